@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,6 @@ from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.policy.settings.schema import AuditSettings, GrantSettings, Settings
-
-# The collected tests stay until the end: the collector would traverse them again and again, now and between tests.
-gc.disable()
 
 # A test must not depend on the machine's speed.
 hypothesis.settings.register_profile("paddock", deadline=None)
@@ -173,10 +170,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("root")
 
 
-def pytest_collection_finish() -> None:
-    """Collect garbage from now on, except among the collected tests and their modules."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among the collected tests and their modules, which stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -84,6 +84,7 @@ FACTS = {
     "session": "hash of the handle of a [session](sessions.md); `new` opened one",
     "session_state": "`kept` or `lost`: whether the session still has its variables and files",
     "access": "access to the workspace",
+    "directories": "directories beside the workspace, with the access to each",
     "network": "network access",
     "hosts": "the hosts that a program asks for",
     "server": "of `connected`: the confined server that made the connection, which belongs to no request",

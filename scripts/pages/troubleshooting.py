@@ -72,12 +72,14 @@ ENTRIES = (
         (
             "_FAULT",
             "_OUTSIDE_REPOSITORY",
+            "_WITHHELD",
             "_APART",
             "_UNREAD",
             "_ALONE",
             "_UNASKED",
             "_UNASKED_IN_SESSION",
             "_NO_REPOSITORY",
+            "_IN_GIT_FOLDER",
         ),
     ),
     Entry(

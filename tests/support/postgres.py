@@ -144,6 +144,8 @@ class Postgres:
             *("setpriv", "--pdeathsig", "KILL", "--", str(self._programs / "postgres")),
             *("-D", str(self._root / "data"), "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"),
             *("-c", "unix_socket_directories=", "-c", "max_connections=200", "-c", "shared_buffers=32MB"),
+            # A server that is killed leaves other kinds behind.
+            *("-c", "dynamic_shared_memory_type=mmap"),
             *(
                 "-c",
                 "fsync=off",

@@ -1325,6 +1325,25 @@ export interface components {
             verdict: "once" | "run" | "denied";
         };
         /**
+         * GrantedDirectory
+         * @description One `[[workspace.directory]]`: a directory beside the workspace that programs may use.
+         *
+         *     A program has it if it has access to its workspace. A workspace may not name any.
+         */
+        GrantedDirectory: {
+            /**
+             * Access
+             * @default read-only
+             * @enum {string}
+             */
+            access?: "read-only" | "overlay" | "workspace-write";
+            /**
+             * Path
+             * Format: path
+             */
+            path: string;
+        };
+        /**
          * Grants
          * @description Permissions of one execution. Everything that is not named here is refused.
          */
@@ -1770,6 +1789,11 @@ export interface components {
              * @default false
              */
             background?: boolean;
+            /**
+             * Directories
+             * @default []
+             */
+            directories?: components["schemas"]["GrantedDirectory"][];
             /**
              * Environment
              * @default []
@@ -2517,6 +2541,7 @@ export type FileList = components['schemas']['FileList'];
 export type Frame = components['schemas']['Frame'];
 export type GivenFile = components['schemas']['GivenFile'];
 export type GivenVerdict = components['schemas']['GivenVerdict'];
+export type GrantedDirectory = components['schemas']['GrantedDirectory'];
 export type Grants = components['schemas']['Grants'];
 export type GuestLimits = components['schemas']['GuestLimits'];
 export type HostGrant = components['schemas']['HostGrant'];

@@ -98,7 +98,7 @@ class Processes:
         """
         self._given = sandbox
         self._settings = settings.sandbox
-        self._files_to_hide = settings.workspace
+        self._workspace = settings.workspace
         self._own = own
         self._files = files
         self._prepare = prepare
@@ -130,7 +130,7 @@ class Processes:
                         own=own,
                         installed=installed,
                         files=self._files(),
-                        hiding=read_hiding(self._files_to_hide),
+                        hiding=read_hiding(self._workspace),
                         protection=protection,
                     )
                     return self._sandbox
@@ -140,7 +140,8 @@ class Processes:
                     spares=self._settings.spares,
                     protected_paths=self._settings.protected_paths,
                     protection=protection,
-                    hiding=read_hiding(self._files_to_hide),
+                    hiding=read_hiding(self._workspace),
+                    repositories=self._workspace.repository,
                     own=own,
                     installed=installed,
                     files=self._files(),

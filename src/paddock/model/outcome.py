@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Callable
 from functools import cache
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -52,6 +52,11 @@ class Decision(Value):
     """SHA-256 over the decision and the identity of the request."""
     flow: FlowFinding | None = Field(default=None, exclude=True, repr=False)
     """What flow rules found, inside of Paddock only: it may quote results."""
+
+    def list_absent(self) -> dict[str, Any]:
+        """Return newer members without a value. They are left out where a decision is stored or hashed, as before."""
+        is_plain = self.program is not None and not self.program.grants.directories
+        return {"program": {"grants": {"directories": True}}} if is_plain else {}
 
 
 ConsoleLevel = Literal["log", "warn", "error", "info", "debug"]
@@ -320,8 +325,9 @@ def write_outcome(outcome: Outcome) -> str:
     """Return the whole outcome as one line of JSON."""
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
-    absent = {name for name in ("recording", "changes", "labels") if not getattr(outcome, name)}
-    fields = outcome.model_dump(mode="json", exclude={"value", *absent})
+    absent: dict[str, Any] = {"value": True, "decision": outcome.decision.list_absent()}
+    absent |= {name: True for name in ("recording", "changes", "labels") if not getattr(outcome, name)}
+    fields = outcome.model_dump(mode="json", exclude=absent)
     # It also turns all numbers into doubles.
     if outcome.tool is not None:
         fields["tool"]["output"] = outcome.tool.output

@@ -129,5 +129,7 @@ class ProcessResult(Value):
     """Protected paths of the workspace that were changed and have been restored."""
     hidden: tuple[str, ...] = ()
     """Names of files that were hidden from it (`workspace.hide`), up to a maximum."""
+    withheld: str = ""
+    """Why it could not use the git repository of its workspace, or could not write to it; empty if it could."""
     sandbox: SandboxFacts = Field(default_factory=SandboxFacts)
     """What confined it."""

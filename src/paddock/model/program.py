@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from paddock.model.base import PositiveInt, Value, WholeNumber
+from paddock.model.directories import GrantedDirectory
 from paddock.model.languages import read_language
 from paddock.model.limits import KIB, MIB
 from paddock.model.network import HostGrant, Network
@@ -108,6 +109,14 @@ class ProgramGrants(Value):
     """Variables of Paddock's own environment that the program gets."""
     background: bool = False
     """Whether its session runs between two executions, too."""
+    directories: tuple[GrantedDirectory, ...] = ()
+    """Directories beside the workspace, with the access to each."""
+
+    @property
+    def writes_files(self) -> bool:
+        """Whether it may change files that outlive it: in the workspace or in a directory beside it."""
+        accesses = [self.access, *(each.access for each in self.directories)]
+        return "workspace-write" in accesses
 
 
 class ProgramTerms(Value):

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from paddock.model.base import Json, Value, kind
 from paddock.model.canonical import canonical
+from paddock.model.directories import MAX_DIRECTORIES, GrantedDirectory
 from paddock.model.ids import mint_id
 from paddock.model.json_check import check_json
 from paddock.model.limits import Calls, LimitOverrides
@@ -170,6 +171,9 @@ class RuntimeRun(NetworkRequest):
     stdin: Annotated[bytes, Field(max_length=STDIN_BYTES)] | None = None
     access: Access = "read-only"
     """Access to the workspace; by default `none` if nothing is granted."""
+    directories: Annotated[tuple[GrantedDirectory, ...], Field(max_length=MAX_DIRECTORIES)] = ()
+    """Directories beside the workspace. The settings (`workspace.directory`) give them to every program with access to
+    its workspace, and no surface lets a caller name others."""
     output: OutputOptions = Field(default_factory=_usual_wishes)
     files: Annotated[tuple[InputFile, ...], Field(max_length=MAX_INPUT_FILES)] = ()
     """Files that are written into the separate working directory."""
@@ -219,6 +223,7 @@ class RuntimeRun(NetworkRequest):
             *([["kernel", self.kernel]] if self.kernel != "plain" else []),
             *([["background"]] if self.background else []),
             *([["plain text"]] if not self.own_packages else []),
+            *([["directories", *map(str, self.directories)]] if self.directories else []),
         )
         return hashlib.sha256(canonical(what)).hexdigest()
 

@@ -27,7 +27,7 @@ from paddock.surfaces.mcp_server.tools import programs
 PLACES = {"work": RuntimeRun, "output": OutputOptions, "limits": LimitOverrides}
 OF_A_LIBRARY = {"self", "language", "runtime", "code", "on_output", "stop"}
 OF_A_COMMAND = {
-    *("runtime", "code", "workspace", "flags", "show", "as_json", "output_dir"),
+    *("runtime", "code", "workspace", "flags", "show", "add_dir", "as_json", "output_dir"),
     *("timeout", "server", "token_file", "unencrypted"),
 }
 OF_A_BATCH = {"id", "language", "code", "tests", "compare", "checker", "stop_on_failure"}
@@ -36,7 +36,7 @@ OF_OTHER_STEPS = {
     *("runtime", "code", "hosts"),
 }
 INTERNAL = {
-    "work": {"kind", "runtime", "code", "hosts", "output", "own_packages"},
+    "work": {"kind", "runtime", "code", "hosts", "output", "own_packages", "directories"},
     "output": {"kept_bytes", "live"},
     "limits": {"code_bytes", "result_bytes", "sleep_ms", "host_calls", "parallel_calls"},
 }

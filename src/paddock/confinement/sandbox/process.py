@@ -100,6 +100,8 @@ class RunningProcess:
         """Memory of the job at the end of its last turn."""
         self.hidden: tuple[str, ...] = ()
         """Names of files that are hidden from it, known from the end of its first turn on."""
+        self.withheld = ""
+        """Why it may not use the git repository of its workspace, or not write to it."""
 
     def start(self, spec: JobSpec, *shared: int) -> None:
         """Send the job spec, the ends of the pipes and the `shared` files to the supervisor, and listen to it.
@@ -107,7 +109,7 @@ class RunningProcess:
         Raises OSError if that fails; then nothing has started.
         """
         limits, streams = self._limits, self._streams
-        self._watched = bool(spec.workspace)
+        self._watched = bool(spec.guarded)
         (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = _pipes(shared)
         if streams.channel is not None:
             os.dup2(streams.channel.fileno(), stdin, inheritable=False)
@@ -307,6 +309,7 @@ class RunningProcess:
             survivors=report.survivors,
             violations=tuple(report.violations),
             hidden=tuple(report.hidden),
+            withheld=self.withheld,
             sandbox=self._facts,
         )
 

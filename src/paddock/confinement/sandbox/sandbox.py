@@ -22,11 +22,12 @@ from paddock.confinement.sandbox import spec, state_paths
 from paddock.confinement.sandbox.child import landlock, overlay
 from paddock.confinement.sandbox.child.cgroup import ControlGroup
 from paddock.confinement.sandbox.child.hiding import HidingRules
-from paddock.confinement.sandbox.child.messages import JobSpec
+from paddock.confinement.sandbox.child.messages import GuardedFolder, JobSpec
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES, ProtectionRules
 from paddock.confinement.sandbox.fork_server import ForkServerClient, Jail, SupervisorHandle
 from paddock.confinement.sandbox.process import GRACE_S, RunningProcess
 from paddock.confinement.sandbox.protocol import Streams
+from paddock.confinement.sandbox.repository import Repository, find_repository
 from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.model.errors import EngineError, explain_start_failure
@@ -52,6 +53,8 @@ MAX_PAUSE_S = 0.05
 DEFAULT_HIDING = HidingRules(DEFAULT_HIDDEN, ALWAYS_SHOWN)
 
 _Key = tuple[int, str, tuple[object, ...]]
+_GuardKey = tuple[str, tuple[object, ...]]
+"""A folder, and what is protected there: the fields of `ProtectionRules`."""
 
 
 def _explain_refusal(error: OSError) -> EngineError:
@@ -90,6 +93,8 @@ class KernelSandbox:
     """What is protected in addition to the built-in list, and what is not."""
     hiding: HidingRules = DEFAULT_HIDING
     """Which files of granted folders no program can read."""
+    repositories: bool = True
+    """Whether programs may use the git repository of their workspace if its `.git` is elsewhere (`repository`)."""
     scratch_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()).absolute())
     group: ControlGroup | None = None
     """Control group of all jobs, if its limits hold (`paddock.confinement.sandbox.tiers`); this sandbox releases it."""
@@ -109,8 +114,8 @@ class KernelSandbox:
     _specs: dict[tuple[_Key, Path], tuple[float, JobSpec]] = field(default_factory=dict)
     """Jail specs for the supervisor of a folder, each with the time until which it may be used."""
     _processes: set[RunningProcess] = field(default_factory=set)
-    _known: dict[str, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
-    """For each workspace that running jobs may write to: the file that they share, and the jobs."""
+    _known: dict[_GuardKey, tuple[int, set[RunningProcess]]] = field(default_factory=dict)
+    """For each folder that running jobs may write to: the file that they share, and the jobs."""
     _refills: set[asyncio.Task[None]] = field(default_factory=set)
     _last_end: float = 0.0
     _closing: bool = False
@@ -192,11 +197,12 @@ class KernelSandbox:
             spec.check_network(grants, self.tier)
             spec.check_overlay(grants, self.tier)
             spec.check_private(grants, own, self.tier, self.files, self.protection)
+            repository = self._find_repository(grants)
         except spec.GrantError as error:
             return ProcessResult(status=Status.INVALID, reason=str(error), sandbox=self.facts)
         if self.protected_paths == "refuse":
             try:
-                spec.check_protection(grants, self.tier, self.protection)
+                spec.check_protection(grants, self.tier, self.protection, repository)
             except spec.GrantError as error:
                 return ProcessResult(
                     status=Status.DENIED, limit="protected", reason=str(error), sandbox=self.facts
@@ -206,12 +212,16 @@ class KernelSandbox:
         process = RunningProcess(
             slot, limits, streams, self.facts, in_namespaces=self.tier == "namespaces", kept=kept
         )
+        if repository is not None:
+            process.withheld = repository.refused or repository.read_only
         self._processes.add(process)
         process.result.add_done_callback(lambda _: self._processes.discard(process))
         try:
             jail_spec = slot.spec or self._build_jail_spec(grants, limits, slot.scratch)
-            job_spec = spec.build_job_spec(jail_spec, list(argv), grants, limits, canary=canary)
-            process.start(job_spec, *self._open_shared_file(job_spec.workspace, process))
+            job_spec = spec.build_job_spec(
+                jail_spec, list(argv), grants, limits, canary=canary, repository=repository
+            )
+            process.start(job_spec, *self._open_shared_files(job_spec.guarded, process))
         except OSError as error:
             process.result.cancel()
             if not kept:
@@ -219,31 +229,37 @@ class KernelSandbox:
             raise _explain_refusal(error) from error
         return process
 
-    def _open_shared_file(self, workspace: str, process: RunningProcess) -> tuple[int, ...]:
-        """Return the file shared by all current jobs that may write to a workspace (`ProtectedPaths`)."""
-        if not workspace:
-            return ()
-        file, processes = self._known.get(workspace) or (
+    def _open_shared_files(self, guarded: Sequence[GuardedFolder], process: RunningProcess) -> list[int]:
+        """Return the file of each guarded folder, shared by all current jobs that may write there."""
+        return [self._open_shared_file((each.path, tuple(each.rules)), process) for each in guarded]
+
+    def _open_shared_file(self, key: _GuardKey, process: RunningProcess) -> int:
+        """Return the file shared by all current jobs that may write to a folder (`ProtectedPaths`)."""
+        file, processes = self._known.get(key) or (
             os.memfd_create("known", os.MFD_CLOEXEC),
             set[RunningProcess](),
         )
-        self._known[workspace] = file, processes
+        self._known[key] = file, processes
         processes.add(process)
 
         def forget(_: object) -> None:
             processes.discard(process)
             if not processes:
                 os.close(file)
-                del self._known[workspace]
+                del self._known[key]
 
         process.result.add_done_callback(forget)
-        return (os.dup(file),)
+        return os.dup(file)
 
     def describe_state(self) -> SandboxState:
         """Return what this sandbox holds now. The caller changes nothing in it."""
         prepared = tuple(tuple(jails) for jails in self._spare_jails.values())
         return SandboxState(
-            self._fork_server, tuple(self._idle), prepared, tuple(self._processes), tuple(self._known)
+            self._fork_server,
+            tuple(self._idle),
+            prepared,
+            tuple(self._processes),
+            tuple(folder for folder, _ in self._known),
         )
 
     async def finish_refills(self) -> None:
@@ -286,11 +302,33 @@ class KernelSandbox:
         """Return what two programs must have in common to use the same jail."""
         text = grants.model_dump_json(exclude={"environment", "cwd", "folder"})
         own = (*self.own, *self._find_installation(grants))
-        return limits.scratch_bytes, text, spec.state(grants, own, self.protection)
+        repository = self._find_repository(grants)
+        return limits.scratch_bytes, text, spec.state(grants, own, self.protection, repository)
 
     def user(self, grants: ProcessGrants) -> int | None:
         """Return the user that jobs of these grants become; None for this process's user (`spec.user`)."""
         return spec.user(grants, self.job_user, self.tier)
+
+    def _find_repository(self, grants: ProcessGrants) -> Repository | None:
+        """Return the git repository of a granted workspace whose `.git` is elsewhere, unless settings withhold it."""
+        if (
+            not self.repositories
+            or self.tier == "unconfined"
+            or grants.workspace is None
+            or grants.access == "none"
+        ):
+            return None
+        found = find_repository(
+            os.path.realpath(grants.workspace),
+            writes=grants.access == "workspace-write",
+            in_namespaces=self.tier == "namespaces",
+        )
+        if found is None or found.refused:
+            return found
+        exposed = state_paths.keeper(self.own, found.folder) or state_paths.within(self.own, [found.folder])
+        if exposed or any(state_paths.is_exposed(file, [found.folder]) for file in self.files):
+            return Repository("", "", "", refused="Paddock keeps its own files in it")
+        return found
 
     def _find_installation(self, grants: ProcessGrants) -> tuple[str, ...]:
         """Return the directories of Paddock's installation that a program with these grants could otherwise change."""
@@ -311,6 +349,7 @@ class KernelSandbox:
             installed=self._find_installation(grants),
             rules=self.protection,
             hiding=self.hiding,
+            repository=self._find_repository(grants),
         )
 
     def _find_jail_spec(

@@ -1,5 +1,6 @@
 """Turn grants and limits into a job spec: paths, user, environment. The only side effect is reading the file system."""
 
+import contextlib
 import functools
 import os
 import pwd
@@ -11,7 +12,7 @@ from paddock.confinement.sandbox import state_paths
 from paddock.confinement.sandbox.child import lockdown, namespaces, partial_grants, permissions
 from paddock.confinement.sandbox.child.hiding import NOTHING, HidingRules
 from paddock.confinement.sandbox.child.loopback import OWN_NETWORKS
-from paddock.confinement.sandbox.child.messages import Ceilings, JobSpec
+from paddock.confinement.sandbox.child.messages import Ceilings, GuardedFolder, JobSpec
 from paddock.confinement.sandbox.child.paths import list_links
 from paddock.confinement.sandbox.child.protection import (
     BUILT_IN_RULES,
@@ -21,6 +22,7 @@ from paddock.confinement.sandbox.child.protection import (
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
+from paddock.confinement.sandbox.repository import Repository
 from paddock.foundation.files import SYSTEM_FOLDERS
 from paddock.model.errors import ConfigurationError
 from paddock.model.network import Network
@@ -92,7 +94,7 @@ def check(argv: Sequence[str], grants: ProcessGrants, own: Sequence[str] = ()) -
         real = os.path.realpath(path)
         if real == "/" or _is_the_kernels(real):
             raise GrantError(f"{path} can never be granted")
-        if path in folders:
+        if path in folders or path in grants.searched:
             _check_vacancy(path, real, grants, own)
     if grants.cwd:
         _check_vacancy(grants.cwd, str(grants.cwd), grants, own)
@@ -320,11 +322,13 @@ def build_jail_spec(
     installed: Sequence[str] = (),
     rules: ProtectionRules = BUILT_IN_RULES,
     hiding: HidingRules = NOTHING,
+    repository: Repository | None = None,
 ) -> JobSpec:
     """Return the job spec for these grants, which the caller has checked, without a program.
 
     With `supervised`, jobs that need supervised calls have them. The grants do not include Paddock's `own` directories
-    (`state_paths`); where it is `installed`, they are read-only.
+    (`state_paths`); where it is `installed`, they are read-only. `repository` is that of the workspace
+    (`find_repository`).
     """
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
@@ -333,16 +337,22 @@ def build_jail_spec(
         grants.access in {"read-only", "overlay"}
     )
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
+    searched = () if tier == "unconfined" else list_searched(grants, [*given, *writable])
+    guarded = list_guarded(grants, rules, repository)
+    if repository is not None:
+        given += repository.readable
+        writable += repository.written
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
     in_namespaces, overlaid = tier == "namespaces", grants.access == "overlay"
     pieces = partial_grants.pieces(given, () if in_namespaces else hidden)
     readable += pieces.granted
-    searched = () if tier == "unconfined" else list_searched(grants, [*given, *writable])
     jail = ""
     if in_namespaces:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
-        covered = _list_covered_paths(workspace, rules) if writes_workspace else []
+        covered = _list_covered_paths(guarded)
+        if repository is not None:
+            covered += repository.list_covered()
         who = os.geteuid() if number is None else number
         # Before `list_parents`, which finds the directories that this makes.
         made = state_paths.list_hidden_paths(hidden, writable, who)
@@ -355,6 +365,7 @@ def build_jail_spec(
             links=_links(grants, [*readable, *writable, str(scratch.parent)]),
             scratch=str(scratch),
             network=grants.network == "full",
+            texts=() if repository is None else repository.texts,
         )
     return JobSpec(
         scratch=str(scratch),
@@ -372,8 +383,7 @@ def build_jail_spec(
         ],
         overlay=workspace if overlaid else "",
         devices=_existing(_DEVICES),
-        workspace=workspace if writes_workspace else "",
-        protection=tuple(rules if writes_workspace else BUILT_IN_RULES),
+        guarded=guarded,
         jail=jail,
         carried=_list_private_paths([*readable, *writable]) if in_namespaces else (),
         listed=pieces.listed,
@@ -381,10 +391,30 @@ def build_jail_spec(
         searched=searched,
         hiding=(tuple(hiding.hidden), tuple(hiding.shown)) if searched else ((), ()),
         shown=(*given, *writable),
-        fixed=[str(path) for path in grants.fixed],
+        fixed=[*map(str, grants.fixed), *(() if repository is None else repository.written)],
         group=group,
         ceilings=Ceilings(scratch_bytes=limits.scratch_bytes),
     )
+
+
+def list_guarded(
+    grants: ProcessGrants, rules: ProtectionRules, repository: Repository | None = None
+) -> list[GuardedFolder]:
+    """Return the folders whose protected paths are watched: a writable workspace, others, and the folder of git."""
+    found: dict[str, GuardedFolder] = {}
+    if grants.access == "workspace-write" and grants.workspace is not None:
+        workspace = _real(grants.workspace, grants)
+        own = rules
+        if repository is not None and repository.begins_above(workspace):
+            own = rules._replace(repository=(repository.own, repository.tree))
+        found[workspace] = GuardedFolder(workspace, rules=tuple(own))
+    for path in grants.writable:
+        if path in grants.searched and (real := _real(path, grants)) not in found:
+            found[real] = GuardedFolder(real, f"{real}/", tuple(rules))
+    if repository is not None and repository.written:
+        git = repository.make_rules(rules)
+        found[repository.folder] = GuardedFolder(repository.folder, f"{repository.folder}/", tuple(git))
+    return list(found.values())
 
 
 def move_jail_spec(jail_spec: JobSpec, scratch: str) -> JobSpec:
@@ -428,13 +458,22 @@ def _links(grants: ProcessGrants, visible: list[str]) -> list[str]:
 
 
 def build_job_spec(
-    jail_spec: JobSpec, argv: list[str], grants: ProcessGrants, limits: ProcessLimits, *, canary: str = ""
+    jail_spec: JobSpec,
+    argv: list[str],
+    grants: ProcessGrants,
+    limits: ProcessLimits,
+    *,
+    canary: str = "",
+    repository: Repository | None = None,
 ) -> JobSpec:
-    """Return the job spec of a program in a jail that was prepared for its grants."""
+    """Return the job spec of a program in a jail that was prepared for its grants, and for this `repository`."""
     cwd = Path(jail_spec.scratch, grants.folder) if grants.folder else grants.cwd
     if cwd is None and grants.workspace is not None and grants.access != "none":
         cwd = grants.workspace.resolve()
     own = {name: f"{jail_spec.scratch}/{folder}" for name, folder in _SCRATCH_VARIABLES.items()}
+    if repository is not None and not repository.refused:
+        # A jail has the workspace as a mount below the work tree; without one, git fails at what it may not read.
+        own["GIT_DISCOVERY_ACROSS_FILESYSTEM" if jail_spec.jail else "GIT_CONFIG_NOSYSTEM"] = "1"
     return jail_spec._replace(
         argv=argv,
         environment={**_DEFAULTS, **grants.environment, **own},
@@ -454,24 +493,23 @@ def build_job_spec(
 
 
 def state(
-    grants: ProcessGrants, own: Sequence[str] = (), rules: ProtectionRules = BUILT_IN_RULES
+    grants: ProcessGrants,
+    own: Sequence[str] = (),
+    rules: ProtectionRules = BUILT_IN_RULES,
+    repository: Repository | None = None,
 ) -> tuple[object, ...]:
     """Return the present state of the file system that a job spec for these grants depends on; `own` as above.
 
     If a path has come to lead elsewhere, a jail prepared earlier would lack the new target or expose the old one.
     """
-    folders = _folders(grants)
-    granted = [*map(str, (*folders, *grants.readable))]
-    covered = (
-        _list_covered_paths(str(folders[0].resolve()), rules)
-        if grants.access == "workspace-write" and folders
-        else []
-    )
+    granted = [*map(str, (*_folders(grants), *grants.readable))]
+    covered = _list_covered_paths(list_guarded(grants, rules, repository))
     pieces = partial_grants.pieces(granted, state_paths.within(own, granted))
     return (
         *namespaces.identify_paths((*_system(grants.network), *granted)),
         *covered,
         *pieces.found,
+        *(() if repository is None else (*repository, *repository.list_covered())),
     )
 
 
@@ -522,21 +560,27 @@ def _list_protected_paths(workspace: str, rules: ProtectionRules, *, nested: boo
     return [path for path in there if os.path.lexists(path)]
 
 
-def _list_covered_paths(workspace: str, rules: ProtectionRules) -> list[str]:
+def _list_covered_paths(guarded: Sequence[GuardedFolder]) -> list[str]:
     """Return the protected paths that a mount can cover: those that exist and involve no link.
 
     Leaves out what only `**/` finds, which would take too long here; such paths are restored.
     """
-    try:
-        paths = _list_protected_paths(workspace, rules, nested=False)
-    except OSError:  # the supervisor, which also looks, reports it
-        return []
-    return [path for path in paths if os.path.realpath(path) == path]
+    found: list[str] = []
+    for folder in guarded:
+        with contextlib.suppress(OSError):  # the supervisor, which also looks, reports it
+            found += _list_protected_paths(folder.path, ProtectionRules._make(folder.rules), nested=False)
+    return [path for path in found if os.path.realpath(path) == path]
 
 
-def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules = BUILT_IN_RULES) -> None:
+def check_protection(
+    grants: ProcessGrants,
+    tier: Tier,
+    rules: ProtectionRules = BUILT_IN_RULES,
+    repository: Repository | None = None,
+) -> None:
     """Raise GrantError if the tier cannot prevent changes to the protected paths that exist."""
-    if grants.access != "workspace-write" or grants.workspace is None:
+    guarded = list_guarded(grants, rules, repository)
+    if not guarded:
         return
     refused = "sandbox.protected_paths is refuse, and"
     if tier != "namespaces":
@@ -544,16 +588,17 @@ def check_protection(grants: ProcessGrants, tier: Tier, rules: ProtectionRules =
             f"{refused} the tier {tier} can only restore protected paths of a writable workspace after the run; "
             "make the tier namespaces available (paddock doctor says how), or grant the workspace read-only"
         )
-    workspace = str(grants.workspace.resolve())
-    covered = _list_covered_paths(workspace, rules)
-    try:
-        paths = _list_protected_paths(workspace, rules, nested=True)
-    except TooLargeError as error:
-        raise GrantError(f"{refused} {error}; grant the workspace read-only") from error
-    for path in paths:
+    covered = _list_covered_paths(guarded)
+    paths: dict[str, str] = {}
+    for folder in guarded:
+        try:
+            listed = _list_protected_paths(folder.path, ProtectionRules._make(folder.rules), nested=True)
+        except TooLargeError as error:
+            raise GrantError(f"{refused} {error}; grant the workspace read-only") from error
+        paths |= {path: folder.shown + path.removeprefix(f"{folder.path}/") for path in listed}
+    for path, name in paths.items():
         if path in covered:
             continue
-        name = path.removeprefix(f"{workspace}/")
         if os.path.realpath(path) == path:
             raise GrantError(
                 f"{refused} {name} can only be restored after the run, because only a pattern with **/ names it; "

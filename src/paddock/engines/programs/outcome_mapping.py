@@ -110,11 +110,13 @@ _OUTSIDE_PRIVATE = (
     "and of the machine cannot be reached"
 )
 _NO_REPOSITORY = "not a git repository"
+_IN_GIT_FOLDER = ".git/"
 _OUTSIDE_REPOSITORY = (
     "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees only the "
     "workspace; choose the directory that contains .git, or for a linked worktree a directory that contains both, "
     "with --workspace DIR"
 )
+_WITHHELD = "the git repository of the workspace is not granted{how}: {why}"
 _NO_WRITING = (
     "read-only file system",
     "permission denied",
@@ -235,6 +237,9 @@ def withheld(
     stderr = _stderr_text(ended)
     if phase == "run" and (hint := explain_hidden(ended, grants.access)):
         return hint
+    if phase == "run" and ended.withheld and (_NO_REPOSITORY in stderr or _IN_GIT_FOLDER in stderr):
+        how = "" if _NO_REPOSITORY in stderr else " for writing"
+        return _WITHHELD.format(how=how, why=ended.withheld)
     shares_network = ended.sandbox.tier == "landlock"
     pathless, offline = (_NO_OWN_NETWORK, _OFFLINE_THERE) if shares_network else (_PATHLESS, _OFFLINE)
     for applies, words, hint in (

@@ -65,7 +65,7 @@ class ProgramTask(NamedTuple):
     def is_repeatable(self) -> bool:
         """Whether it changes nothing outside of its own sandbox, so that it may run again after it was killed."""
         grants = self.terms.grants
-        alone = grants.access != "workspace-write" and grants.network in {"none", "loopback"}
+        alone = not grants.writes_files and grants.network in {"none", "loopback"}
         return alone and self.work.session is None
 
     @property
@@ -78,13 +78,18 @@ class ProgramTask(NamedTuple):
         """Return the grants of the program, with its toolchain."""
         given = self.terms.grants
         inside = given.access != "none"
+        beside = given.directories
+        written = tuple(each.path for each in beside if each.access == "workspace-write")
+        read = tuple(each.path for each in beside if each.access != "workspace-write")
         return ProcessGrants(
             workspace=self.workspace if inside else None,
             access=given.access,
             cwd=self.cwd if inside else None,
             network=given.network,
-            readable=toolchain.prefixes if toolchain else (),
-            still=toolchain.still if toolchain and given.access == "workspace-write" else (),
+            readable=(*(toolchain.prefixes if toolchain else ()), *read),
+            writable=written,
+            searched=(*read, *written),
+            still=toolchain.still if toolchain and given.writes_files else (),
         )
 
     def limit_run(self, timeout_ms: int) -> ProcessLimits:

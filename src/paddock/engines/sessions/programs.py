@@ -121,6 +121,7 @@ class ProgramSessions(SessionTable):
             and now.hosts == opened.hosts
             and ACCESSES.index(now.access) >= ACCESSES.index(opened.access)
             and now.background >= opened.background
+            and now.directories == opened.directories
         )
 
         async def execute(number: int, left_ms: int) -> tuple[RawResult, tuple[Result, ...]]:

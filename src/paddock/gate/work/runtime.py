@@ -72,12 +72,14 @@ class RuntimePrograms(Kind[RuntimeRun]):
             if work.packages or may_name_packages(work)
             else ()
         )
-        return (*plain, copied, *work.env, *named) if copied or work.env or named else plain
+        beside = (tuple(map(str, work.directories)),) if work.directories else ()
+        more = (copied, *work.env, *named, *beside)
+        return (*plain, *more) if copied or work.env or named or beside else plain
 
     def judge(
         self, request: ExecutionRequest, work: RuntimeRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
-        terms, notes, objections = judge_program(work, request.limits, settings, catalogue)
+        terms, notes, objections = judge_program(work, request.limits, settings, catalogue, request.calls)
         objections = [*objections, *check_read_only(request, work, settings)]
         seen = None
         if work.executable is None and any(rule.executable for rule in settings.policy.rule):
@@ -129,6 +131,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
 
     def describe(self, request: ExecutionRequest, work: RuntimeRun) -> tuple[str, dict[str, Json]]:
         terms = f"workspace {work.access}, network {name_network(work)}"
+        terms += "".join(f", directory {each}" for each in work.directories)
         terms += ", also between two programs" if work.background else ""
         given: dict[str, Json] = {
             "code": work.code,
@@ -171,6 +174,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "requirements": [shorten_name(each) for each in work.packages],
             "kernel": work.kernel if work.kernel != "plain" else "",
             "background": work.background,
+            "directories": [shorten_name(str(each)) for each in work.directories],
         }
         return facts | {name: fact for name, fact in given.items() if fact}
 

@@ -131,7 +131,9 @@ def _decide_unsigned(
 
 
 def _add_hash(decision: Decision) -> Decision:
-    itself = canonical(decision.model_dump(mode="json", exclude={"audit_hash"}))
+    itself = canonical(
+        decision.model_dump(mode="json", exclude={"audit_hash": True, **decision.list_absent()})
+    )
     return decision.model_copy(update={"audit_hash": hash_bytes(itself)})
 
 

@@ -47,8 +47,9 @@ def list_effects(request: ExecutionRequest, decision: Decision, settings: Settin
     if isinstance(work, ChangeSetRun):
         yield "workspace"
     elif isinstance(work, RuntimeRun | ToolRun):
-        granted = decision.tool or (decision.program or ProgramTerms()).grants
-        if granted.access == "workspace-write":
+        program = (decision.program or ProgramTerms()).grants
+        granted = decision.tool or program
+        if granted.access == "workspace-write" or (decision.tool is None and program.writes_files):
             yield "workspace"
         if granted.network not in _OWN_NETWORKS:
             yield "network"

@@ -7,8 +7,9 @@ workspace and network are Paddock's own. The gate checks the last one, the numbe
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from paddock.model.directories import find_uncovered
 from paddock.model.fields import PROGRAM_FIELDS
-from paddock.model.limits import LimitOverrides, narrower
+from paddock.model.limits import Calls, LimitOverrides, narrower
 from paddock.model.network import NETWORKS
 from paddock.model.program import ACCESSES, Executables, ProgramGrants, ProgramLimits, ProgramTerms, file_name
 from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
@@ -26,17 +27,30 @@ _PROGRAM_LIMITS = {field.name for field in PROGRAM_FIELDS if field.place == "lim
 
 
 def add_defaults(work: RuntimeRun, settings: Settings) -> RuntimeRun:
-    """Return the program with its default access to the workspace (reading, if that is granted), and its packages."""
+    """Return the program with its default access to the workspace (reading, if that is granted), and its packages.
+
+    With access, it also has the directories of the settings.
+    """
     work = add_own_packages(work, settings.packages)
-    if settings.runtimes.access != "none" or "access" in work.model_fields_set:
+    if settings.runtimes.access == "none" and "access" not in work.model_fields_set:
+        work = work.model_copy(update={"access": "none"})
+    given = settings.workspace.directory if work.access != "none" else ()
+    if not given or "directories" in work.model_fields_set:
         return work
-    return work.model_copy(update={"access": "none"})
+    return work.model_copy(update={"directories": given})
 
 
 def judge_program(
-    work: RuntimeRun, asked: LimitOverrides, settings: Settings, catalogue: FindExecutables
+    work: RuntimeRun,
+    asked: LimitOverrides,
+    settings: Settings,
+    catalogue: FindExecutables,
+    calls: Calls = "run",
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
-    """Return the terms of a program, clamped limits, and objections; each with the name of its rule."""
+    """Return the terms of a program, clamped limits, and objections; each with the name of its rule.
+
+    A program whose request may make only some `calls` reads the directories of the settings, and writes to none.
+    """
     limits, clamped, _ = _effective_limits(asked, settings)
     grants = ProgramGrants(
         access=work.access,
@@ -45,6 +59,9 @@ def judge_program(
         executables=_list_allowed_names(work, settings, catalogue(work.runtime)),
         environment=settings.runtimes.environment,
         background=work.background,
+        directories=work.directories
+        if narrower(calls, settings.grants.calls) == "run"
+        else tuple(each.replace(access="read-only") for each in work.directories),
     )
     terms = ProgramTerms(limits=limits, grants=grants)
     for _, objections in list_stages(work, asked, settings, catalogue):
@@ -65,6 +82,7 @@ def list_stages(
     yield "the working directory is inside of the workspace", list(_check_cwd(work))
     yield "the limits are within their maximum", _effective_limits(asked, settings)[2]
     yield "workspace and network are granted", list(_check_grants(work, settings))
+    yield "the directories beside the workspace are granted", list(_check_directories(work, settings))
     yield "a rule allows the hosts", list(check_hosts(work, settings))
     yield "the environment variables are granted", list(_check_environment(work, settings))
     yield "the packages are allowed", list(check_packages(work, settings.packages))
@@ -186,6 +204,18 @@ def _check_grants(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
         yield "runtimes.cwd", f'Relative CWD "{work.cwd[:_MAX_QUOTED_CHARS]}" needs access to the workspace'
 
 
+def _check_directories(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
+    if work.directories and work.access == "none":
+        yield "workspace.directory", "directories beside the workspace need access to the workspace"
+    if other := find_uncovered(work.directories, settings.workspace.directory):
+        fix = "add a [[workspace.directory]] to the paddock.toml of the user or the system"
+        yield "workspace.directory", f"the directory {str(other)[:_MAX_QUOTED_CHARS]} is not granted; {fix}"
+    if any(each.access == "overlay" for each in work.directories):
+        shown = next(str(each.path) for each in work.directories if each.access == "overlay")
+        text = f"the directory {shown[:_MAX_QUOTED_CHARS]} cannot be an overlay yet"
+        yield "workspace.directory", f"{text}; give it read-only (:ro) or for writing (:rw)"
+
+
 def _check_environment(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:
     granted = settings.runtimes.environment
     for name in work.env:
@@ -205,6 +235,10 @@ def match_program(rule: Rule, work: RuntimeRun) -> bool:
         and fnmatchcase(file_name(work.executable or ""), (rule.executable or "*").lower())
         and rule.access in (None, work.access)
         and rule.network in (None, work.network)
+        and (
+            rule.directory is None
+            or any(fnmatchcase(str(each.path), rule.directory) for each in work.directories)
+        )
     )
 
 

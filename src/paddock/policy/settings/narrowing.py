@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from paddock.model.directories import GrantedDirectory, find_uncovered
 from paddock.model.limits import SMALLER, Narrows
 
 
@@ -56,6 +57,10 @@ def _is_earlier(bound: str, value: str) -> bool:
     return not bound or (bool(value) and value[:length] <= bound[:length])
 
 
+def _is_covered(bound: tuple[GrantedDirectory, ...], value: tuple[GrantedDirectory, ...]) -> bool:
+    return find_uncovered(value, bound) is None
+
+
 SAME = Narrows(eq, "differs from")
 """No other value."""
 FREE = Narrows(_accept_anything)
@@ -66,6 +71,8 @@ SUPERSET = Narrows(_is_superset)
 """A list of names with all members, or more."""
 FEWER = Narrows(_fewer_names)
 """A list of names with no other members; an empty one means everything."""
+COVERED = Narrows(_is_covered)
+"""Directories that are, or are below, directories with as much access."""
 EARLIER = Narrows(_is_earlier)
 
 Permission = Annotated[bool, Narrows(ge)]

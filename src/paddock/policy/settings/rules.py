@@ -36,6 +36,9 @@ class Rule(Value):
     """Access of a program to the workspace."""
     network: Network | None = None
     """Access of a program to the network."""
+    directory: str | None = None
+    """Glob over the paths of the directories beside the workspace (`workspace.directory`) that a program has. One of
+    them is enough."""
     jit: Literal[True] | None = None
     """`true` matches JavaScript programs that ask for just-in-time compilation."""
     workspace: str | None = None
@@ -80,6 +83,7 @@ _ABOUT = {
     "executable": "runtime",
     "access": "runtime",
     "network": "runtime",
+    "directory": "runtime",
     "jit": "guest",
     "script": "tool",
     "changes": "changes",

@@ -9,6 +9,7 @@ from platformdirs import user_config_path, user_state_path
 from pydantic import AfterValidator, Field
 
 from paddock.model.base import Value
+from paddock.model.directories import MAX_DIRECTORIES, GrantedDirectory
 from paddock.model.json_meter import MAX_VALUES
 from paddock.model.limits import KIB, MIB, SMALLER, Calls, Grants, Maximum
 from paddock.model.network import NETWORKS, Network, NetworkLimits, NetworkRule
@@ -21,6 +22,7 @@ from paddock.policy.settings.flow import FlowSettings
 from paddock.policy.settings.hiding import DEFAULT_HIDDEN, FileRules, ProtectedRules
 from paddock.policy.settings.narrowing import (
     AMONG,
+    COVERED,
     FEWER,
     FREE,
     SAME,
@@ -107,6 +109,15 @@ class WorkspaceSettings(Value):
     """Files that are not hidden, and with a final slash folders that are not searched, in the notation of `hide`.
     `.env.example` and other templates are always shown, and so is what `.git`, `.venv`, `site-packages` and
     `node_modules` contain."""
+    directory: Annotated[
+        tuple[GrantedDirectory, ...], Field(max_length=MAX_DIRECTORIES), COVERED, Mark.OWNERS_ONLY
+    ] = ()
+    """Directories beside the workspace that programs with access to their workspace may use, too. Hidden files and
+    protected paths hold in them as in the workspace. Sessions of tokens have none."""
+    repository: Permission = True
+    """Whether programs with access to the workspace may use the git repository that it belongs to, if its `.git` is
+    elsewhere: the workspace is a linked worktree, or a directory of a repository. Git's configuration is given without
+    credentials. Hooks and configuration are never writable."""
 
 
 class AuditSettings(Value):

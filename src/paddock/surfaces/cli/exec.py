@@ -191,7 +191,7 @@ def command(
         given["outputs"] = given["outputs"] or (("*",) if output_dir else ())
         check_server_options(context, session, server)
         settings = None if session is not None else read_settings(workspace, flags, given)
-        del given["show"]  # a setting has it
+        del given["show"], given["add_dir"]  # settings have them
         program = _find_program(runtime, file, given.pop("code"), context.meta[_REST_KEY], settings)
         work = _build_work(program, workspace=workspace, session=session, **given)
         limits = LimitOverrides(timeout_ms=timeout, memory_bytes=memory_bytes, cpu_ms=cpu_ms)

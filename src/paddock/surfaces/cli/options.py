@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from paddock.model.base import count
+from paddock.model.directories import DIRECTORY_SUFFIXES, GrantedDirectory
 from paddock.model.limits import MIB
 from paddock.model.network import NETWORKS
 from paddock.policy.settings.units import DURATIONS, MAX_AMOUNT, SIZES, read_duration_ms, read_size_bytes
@@ -38,6 +39,29 @@ workspace = click.option(
     type=directory,
     default=Path(),
     help="Workspace directory. Default: the current directory.",
+)
+
+
+def _parse_directories(
+    context: click.Context, parameter: click.Parameter, texts: Sequence[str]
+) -> tuple[GrantedDirectory, ...]:
+    """Return DIR[:ro|:rw|:overlay] strings as directories with the access to each, by default reading."""
+    found: list[GrantedDirectory] = []
+    for text in texts:
+        path, _, suffix = text.rpartition(":")
+        if not path or suffix not in DIRECTORY_SUFFIXES:
+            path, suffix = text, "ro"
+        real = directory.convert(path, parameter, context)
+        found.append(GrantedDirectory(path=real, access=DIRECTORY_SUFFIXES[suffix]))
+    return tuple(found)
+
+
+add_dir = click.option(
+    "--add-dir",
+    multiple=True,
+    callback=_parse_directories,
+    metavar="DIR[:ro|:rw]",
+    help="Let it use a directory beside the workspace: read it, or with :rw also write there. Repeatable.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

@@ -145,7 +145,9 @@ def check(
         verdict, further = _render_decision(decision), ()
         if granted := _exec_grants(request, decision, flags):
             verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
-        print_lines([verdict, *(f"  {line}" for line in (*decision.reasons, *further))])
+        print_lines(
+            [verdict, *(f"  {line}" for line in (*decision.reasons, *_list_directories(request), *further))]
+        )
     context.exit(_EXIT_ASKS if decision.asks else 0 if decision.allowed else EXIT_DENIED)
 
 
@@ -182,6 +184,7 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
         rows.append(("a person", "is asked", "; ".join(decision.asks)))
     why = "no rule and no grant of the settings objects" if decision.rule == _NO_RULE else ""
     rows.append(("decided by", decision.rule, why))
+    rows += [("workspace.directory", "gives", line) for line in _list_directories(request)]
     if hidden:
         rows.append(("workspace.hide", "hides", ", ".join(hidden)))
     print_table(("rule", "says", "why"), rows)
@@ -196,10 +199,17 @@ def _find_hidden(request: ExecutionRequest, settings: Settings) -> list[str]:
         return []
     workspace = str(request.workspace.resolve())
     try:
-        found = find_hidden([workspace], read_hiding(settings.workspace))
+        folders = [workspace, *(str(each.path.resolve()) for each in request.work.directories)]
+        found = find_hidden(folders, read_hiding(settings.workspace))
     except OSError as problem:
         raise CommandFailure(str(problem)) from problem
     return [each.path.removeprefix(f"{workspace}/") for each in found]
+
+
+def _list_directories(request: ExecutionRequest) -> list[str]:
+    """Return the directories beside the workspace that a program has, as lines for a person."""
+    work = request.work
+    return [f"directory {each}" for each in work.directories] if isinstance(work, RuntimeRun) else []
 
 
 def _list_steps(

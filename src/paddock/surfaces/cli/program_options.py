@@ -42,6 +42,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Let it read a file that workspace.hide hides, e.g. .env. Repeatable.",
     ),
     click.option("--access", type=click.Choice(ACCESSES), help="Access to the workspace."),
+    options.add_dir,
     options.add_network_option("Access to the network"),
     options.workspace,
     options.settings,
@@ -81,8 +82,15 @@ def read_settings(workspace: Path, flags: dict[str, str], options: Mapping[str, 
         "runtimes.environment": json.dumps([*options["env"]]) if options["env"] else None,
         "sessions.background": "true" if options.get("background") else None,
     }
+    own = merged.settings.workspace
     if options.get("show"):
-        flags = {"workspace.show": json.dumps([*merged.settings.workspace.show, *options["show"]]), **flags}
+        flags = {"workspace.show": json.dumps([*own.show, *options["show"]]), **flags}
+    if options.get("add_dir"):
+        if options["access"] == "none":
+            raise click.BadParameter("needs access to the workspace, not none", param_hint="--add-dir")
+        added = [each.model_dump(mode="json") for each in (*own.directory, *options["add_dir"])]
+        flags = {"workspace.directory": json.dumps(added), **flags}
+    if options.get("show") or options.get("add_dir"):
         merged = load(workspace, flags=flags)
     given = {key: value for key, value in asked.items() if value and merged.sources[key] == BUILT_IN}
     settings = load(workspace, flags={**given, **flags}).settings if given else merged.settings

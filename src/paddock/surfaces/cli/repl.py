@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from paddock.foundation.files import write_below
 from paddock.model.base import Json, count
+from paddock.model.directories import GrantedDirectory
 from paddock.model.errors import PaddockError
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
@@ -114,6 +115,7 @@ def command(
     file_in: tuple[str, ...],
     env: dict[str, str],
     show: tuple[str, ...],
+    add_dir: tuple[GrantedDirectory, ...],
     **given: Json,
 ) -> None:
     """Run programs of python, shell, node, ruby or r, one after another, in one interpreter.
@@ -122,7 +124,7 @@ def command(
     given. Without a terminal, standard input is one program, and the exit code is that of `paddock exec`. :help lists
     the commands of the prompt.
     """
-    settings = read_settings(workspace, flags, {**given, "env": env, "show": show})
+    settings = read_settings(workspace, flags, {**given, "env": env, "show": show, "add_dir": add_dir})
     runtime = read_language(runtime)
     require_runtime(runtime, settings.runtimes)
     fields: dict[str, Json] = {

@@ -139,6 +139,7 @@ def check_server_options(context: click.Context, session: str | None, given: Ser
         ("flags", "--set"),
         ("cwd", "--cwd"),
         ("show", "--show"),
+        ("add_dir", "--add-dir"),
     ):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{option} has no meaning with --session: the server decides it.")

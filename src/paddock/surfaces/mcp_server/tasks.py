@@ -73,7 +73,7 @@ _UNKNOWN_TASK = (
     f"Unknown task. A task is known to the caller that made it, until {RETENTION_S / 60:.0f} minutes after its end, "
     "and is lost when the server ends. If the call must not run twice, send it again with the same `paddock/key`."
 )
-_NOT_KEPT = (
+_RESULT_REFUSAL = (
     "the call has ended and may have had effects, but its result is not kept: it has {size} bytes, and the results of "
     "tasks have at most {limit} bytes together; return less, or fetch the results of ended tasks and wait ten minutes"
 )
@@ -252,7 +252,7 @@ class _Task:
         end = await self._read_end(rounds, finish)
         self.size = len(json.dumps(end[1], default=str))
         if self.size > max(room, SMALL_RESULT_BYTES):
-            text = _NOT_KEPT.format(size=self.size, limit=MAX_RESULT_BYTES)
+            text = _RESULT_REFUSAL.format(size=self.size, limit=MAX_RESULT_BYTES)
             refusal = build_refusal(Status.OUTPUT_LIMIT, "ResultNotKept", text)
             end = end[0], {"result": await finish(refusal)}
             self.size = len(json.dumps(end[1], default=str))

@@ -46,6 +46,7 @@ def narrow_settings(settings: Settings, token: ServeToken) -> Settings:
         "sdk.temporals": own / "temporals",
         "guest.spare_workers": min(narrowed.guest.spare_workers, _MAX_SPARE_WORKERS),
         "serve.token": (),
+        "workspace.directory": (),  # of the server's owner; two users would share a writable one
         "mcp.repos": (),  # each has its own settings, which no policy of a token narrows
         RULES_KEY: (*narrowed.policy.rule, _NO_LEDGER),
     }

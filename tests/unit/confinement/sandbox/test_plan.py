@@ -8,7 +8,7 @@ import pytest
 
 from paddock.confinement.sandbox import spec
 from paddock.confinement.sandbox.child import lockdown
-from paddock.confinement.sandbox.child.messages import Ceilings, JobSpec
+from paddock.confinement.sandbox.child.messages import Ceilings, GuardedFolder, JobSpec
 from paddock.confinement.sandbox.child.protection import ProtectionRules
 from paddock.confinement.sandbox.state_paths import StateFile
 from paddock.engines.programs import safe_copy
@@ -252,7 +252,7 @@ def test_what_the_room_of_a_job_says(folder):
         supervised="supervised",
         writable=[str(workspace), "/scratch"],
         devices=["/dev/null", "/dev/zero", "/dev/full"],
-        workspace=str(workspace),
+        guarded=[GuardedFolder(str(workspace), rules=tuple(ProtectionRules()))],
         searched=[str(workspace)],
         shown=(str(workspace),),
         fixed=[str(workspace)],
@@ -265,7 +265,7 @@ def test_what_the_room_of_a_job_says(folder):
     unconfined = expected._replace(landlock_abi=0, filter="", supervised="", searched=())
     assert room(grants, "unconfined")._replace(readable=()) == unconfined
     looking = room(ProcessGrants(workspace=workspace, access="read-only"))
-    assert looking._replace(readable=()) == expected._replace(writable=["/scratch"], workspace="", fixed=[])
+    assert looking._replace(readable=()) == expected._replace(writable=["/scratch"], guarded=[], fixed=[])
     assert [*looking.readable] == [*found.readable[:-2], str(workspace), "/dev/random", "/dev/urandom"]
 
 

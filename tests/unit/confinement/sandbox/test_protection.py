@@ -225,8 +225,8 @@ def test_more_names_than_can_be_looked_at_are_refused_and_reported(tmp_path, job
 def test_files_of_git_are_those_of_the_user(monkeypatch):
     monkeypatch.setenv("HOME", "/home/u")
     usual = ("/etc/gitconfig", "/home/u/.config/git/config", "/home/u/.gitconfig")
-    assert spec.read_protection((), (), {"HOME": "/home/u"}) == ((), (), usual, "/home/u")
-    assert spec.read_protection(("a",), ("b",), {}) == (("a",), ("b",), usual, "/home/u")
+    assert spec.read_protection((), (), {"HOME": "/home/u"}) == ProtectionRules((), (), usual, "/home/u")
+    assert spec.read_protection(("a",), ("b",), {}) == ProtectionRules(("a",), ("b",), usual, "/home/u")
     own = {"HOME": "/h", "XDG_CONFIG_HOME": "/x", "GIT_CONFIG_NOSYSTEM": "1"}
     assert spec.read_protection((), (), own).git_files == ("/x/git/config", "/h/.gitconfig")
     named = {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "GIT_CONFIG_SYSTEM": "/s"}

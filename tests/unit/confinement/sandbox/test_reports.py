@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from paddock.confinement.sandbox import process as process_module
-from paddock.confinement.sandbox.child.messages import JobReport, JobSpec
+from paddock.confinement.sandbox.child.messages import GuardedFolder, JobReport, JobSpec
 from paddock.confinement.sandbox.process import RunningProcess, Streams
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessLimits
@@ -42,7 +42,7 @@ def end_of(message, workspace="", faults=None, limits=None):
         job = RunningProcess(
             place, limits or ProcessLimits(), Streams(), SandboxFacts(), in_namespaces=False, kept=False
         )
-        job.start(JobSpec("", workspace=workspace))
+        job.start(JobSpec("", guarded=[GuardedFolder(workspace)] if workspace else ()))
         return await asyncio.wait_for(job.result, 30)
 
     with place.socket, place.theirs:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.base import PositiveInt, Value
+from paddock.model.directories import GrantedDirectory
 from paddock.model.errors import ConfigurationError
 from paddock.model.limits import SMALLER, Maximum
 from paddock.policy.decisions.flow import FlowPolicy
@@ -36,6 +37,15 @@ CHOICES = {
     "sandbox.job_user": ["", "nobody"],
     "sandbox.protected_paths": ["restore", "refuse"],
     "workspace.show": [(".env", "data/"), (".env",), ()],
+    "workspace.directory": [
+        (
+            GrantedDirectory(path=Path("/data"), access="workspace-write"),
+            GrantedDirectory(path=Path("/other")),
+        ),
+        (GrantedDirectory(path=Path("/data/sub")),),
+        (),
+    ],
+    "workspace.repository": [True, False],
     "sandbox.unprotected": [(".vscode", ".idea"), (".idea",), ()],
     "runtimes.enabled": [True, False],
     "runtimes.allowed": [("python", "node"), ("python",), ()],
@@ -219,6 +229,10 @@ def test_the_later_layer_wins() -> None:
         (
             {"mcp__repos": (Repository(repo_id="etc", root_path=Path("/etc")),)},
             f"workspace file: a workspace may not set mcp.repos; set it in {OWNER}",
+        ),
+        (
+            {"workspace__directory": (GrantedDirectory(path=Path("/etc")),)},
+            f"workspace file: a workspace may not set workspace.directory; set it in {OWNER}",
         ),
     ],
 )

@@ -15,7 +15,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child.paths import LinkResolver, open_itself
@@ -57,6 +57,11 @@ class GitConfigError(TooLargeError):
 
 def parse_config(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys, as `git config --list` prints them, and the values. Skips lines that are wrong."""
+    return ((key, value) for key, value in parse_entries(text) if value is not None)
+
+
+def parse_entries(text: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the same as `parse_config`, and keys without a value, which git reads as true, with None."""
     text, section, at = f"{text}\n", "", 0  # git reads the end of a file as the end of a line
     while (blank := _BLANK.match(text, at)) and (at := blank.end()) < len(text):
         if match := _SECTION.match(text, at):
@@ -64,10 +69,11 @@ def parse_config(text: str) -> Iterator[tuple[str, str]]:
             section = f"{match[1].lower()}{name}"
             at = match.end()
         elif match := _ENTRY.match(text, at):
-            if match[2] is not None:
+            value = match[2]
+            if value is not None:
                 # Without quotes and escapes, and without unquoted spaces around it.
-                value = _LEADING.sub("", match[2], count=1).rstrip(" \t\r\f\v")
-                yield f"{section}.{match[1].lower()}", _ESCAPE.sub(_unescape, value)
+                value = _ESCAPE.sub(_unescape, _LEADING.sub("", value, count=1).rstrip(" \t\r\f\v"))
+            yield f"{section}.{match[1].lower()}", value
             at = match.end()
         else:
             end = text.find("\n", at)
@@ -79,22 +85,42 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def list_git_paths(
-    root: int, links: LinkResolver, files: Sequence[str], home: str, present: Collection[str]
+    root: int,
+    links: LinkResolver,
+    files: Sequence[str],
+    home: str,
+    present: Collection[str],
+    *,
+    above: Sequence[str] = (),
 ) -> list[str]:
     """Return the relative paths below an open folder that git reads as settings or runs there.
 
     `files` are the system's and the user's configuration, and `home` is the user's home directory. `links` gets the
-    links that the paths lead through. `present` are the names in the folder. Raises GitConfigError if there is more
-    than git needs.
+    links that the paths lead through. `present` are the names in the folder. `above` are git's folder and the work tree
+    of a repository to which the folder belongs, if these begin above it. Raises GitConfigError if there is more than
+    git needs.
     """
     reader = _ConfigReader(root, links, home)
     for file in files:
         reader.read_config(file, reader.top, trusted=True)
-    if "HEAD" in present:  # a repository without a work tree
+    if above:
+        reader.read_git_folder(*above)
+    elif "HEAD" in present:  # a repository without a work tree
         reader.read_git_folder(reader.top, reader.top)
     if not {".git", ".gitmodules"}.isdisjoint(present):
         reader.read_repository(reader.top)
     return [*reader.found]
+
+
+def read_config_files(root: int, files: Iterable[str]) -> dict[str, str]:
+    """Return the texts of configuration files below an open folder, and of those there that they include.
+
+    The keys are relative paths, with links in the folder resolved. Raises GitConfigError.
+    """
+    reader = _ConfigReader(root, LinkResolver(root), "")
+    for file in files:
+        reader.read_config(f"{reader.top}/{file}", reader.top)
+    return reader.texts
 
 
 class _Submodule(NamedTuple):
@@ -114,6 +140,8 @@ class _ConfigReader:
         self.top = links.top
         self.found: dict[str, None] = {}
         """What was found, relative to the workspace."""
+        self.texts: dict[str, str] = {}
+        """The texts of the configuration files that were found there."""
 
     def finds(self, path: str) -> int:
         """Return the type of file of a path in the workspace, as `stat.S_IFMT` does; 0 if it does not exist."""
@@ -169,7 +197,10 @@ class _ConfigReader:
         inside = self._protect(file)
         if depth > MAX_DEPTH or self._was_seen(inside or file, tree):
             return
-        for key, value in parse_config(self._read(file, trusted=trusted)):
+        text = self._read(file, trusted=trusted)
+        if inside:
+            self.texts[inside] = text
+        for key, value in parse_config(text):
             if not value:
                 continue
             if key == "include.path" or (key.startswith("includeif.") and key.endswith(".path")):

@@ -24,6 +24,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 STREAM_COUNT = 3
 """Standard input, output and error."""
+MAX_GUARDED = 40
+"""Maximum number of writable folders whose protected paths are watched: each one takes a descriptor."""
 EXTRA_THREADS = 256
 """Maximum threads of a job, in addition to its maximum processes."""
 MESSAGE_BYTES = 256
@@ -46,6 +48,16 @@ class Ceilings(NamedTuple):
     open_files: int = 0
     file_bytes: int = 0
     scratch_bytes: int = 0
+
+
+class GuardedFolder(NamedTuple):
+    """A writable folder whose protected paths are watched."""
+
+    path: str
+    shown: str = ""
+    """What precedes its paths in reports; empty for the workspace."""
+    rules: Sequence[Any] = ()
+    """What is protected there: the fields of `child.protection.ProtectionRules`."""
 
 
 class JobSpec(NamedTuple):
@@ -80,10 +92,8 @@ class JobSpec(NamedTuple):
     hidden: Sequence[tuple[str, int, int, bool]] = ()
     """What the supervisor has found there: the fields of `child.hiding.HiddenPath`."""
     devices: Sequence[str] = ()
-    workspace: str = ""
-    """Writable workspace whose protected paths are watched; empty without one."""
-    protection: Sequence[Sequence[str] | str] = ((), (), (), "")
-    """What else is protected there: the fields of `child.protection.ProtectionRules`."""
+    guarded: Sequence[GuardedFolder] = ()
+    """Writable folders whose protected paths are watched, such as the workspace."""
     jail: str = ""
     """Command that builds the root of its jail, with NULs between its arguments; empty in the other tiers."""
     carried: Sequence[str] = ()
@@ -104,7 +114,8 @@ class JobSpec(NamedTuple):
     def to_file(self) -> int:
         """Write this spec to a new memory file and return its descriptor."""
         file = os.memfd_create("job-spec", os.MFD_CLOEXEC)
-        fields: list[Any] = [*self[:-1], tuple(self.ceilings)]
+        plain = self._replace(guarded=tuple((*each[:2], tuple(each.rules)) for each in self.guarded))
+        fields: list[Any] = [*plain[:-1], tuple(self.ceilings)]
         data = marshal.dumps(fields)
         while data:
             data = data[os.write(file, data) :]
@@ -115,7 +126,8 @@ class JobSpec(NamedTuple):
         """Read a spec and close the descriptor. The file offset stays, so that others can read the same file."""
         *fields, ceilings = marshal.loads(os.pread(file, os.fstat(file).st_size, 0))  # noqa: S302 - our parent's own
         os.close(file)
-        return cls._make((*fields, Ceilings._make(ceilings)))
+        spec = cls._make((*fields, Ceilings._make(ceilings)))
+        return spec._replace(guarded=tuple(map(GuardedFolder._make, spec.guarded)))
 
 
 class StartError(Exception):

@@ -50,6 +50,8 @@ _LINKS = {
     "stdout": "/proc/self/fd/1",
     "stderr": "/proc/self/fd/2",
 }
+_TEXT = "{text}"
+"""Begins an argument that is the text of a file; bubblewrap gets a descriptor of it."""
 _NS_GET_USERNS = 0xB701
 """ioctl_ns(2)."""
 _USER, _MOUNTS, _NETWORK = 0x10000000, 0x00020000, 0x40000000
@@ -92,13 +94,14 @@ def build_command(
     network: bool,
     parents: Iterable[str] = (),
     hidden: Iterable[str] = (),
+    texts: Iterable[tuple[str, str]] = (),
 ) -> str:
     """Return the command that builds a root with these paths at the same names, and with the folder of `scratch`.
 
     `covered` paths below writable ones stay read-only. `hidden` directories are empty except for paths that are given
-    themselves; `parents` are the directories above them. `links` are links outside of the given paths. bubblewrap
-    writes its facts to the descriptor `{info}`. The two hundred arguments are one string with NULs between them, which
-    each process on the way decodes faster.
+    themselves; `parents` are the directories above them. `texts` are files with another text, without NULs.
+    `links` are links outside of the given paths. bubblewrap writes its facts to the descriptor `{info}`. The two
+    hundred arguments are one string with NULs between them, which each process on the way decodes faster.
     """
     found = [BUBBLEWRAP, "--unshare-user", "--unshare-pid", "--die-with-parent", "--new-session"]
     found += ["--cap-drop", "ALL", "--clearenv", "--info-fd", "{info}", "--proc", "/proc"]
@@ -116,6 +119,8 @@ def build_command(
         found += ["--bind", path, path]
     for path in covered:
         found += ["--ro-bind", path, path]
+    for path, text in texts:
+        found += ["--ro-bind-data", f"{_TEXT}{text}", path]
     for path in hidden:
         found += ["--tmpfs", path]
         found += [word for named in shown if named.startswith(f"{path}/") for word in _bind_arguments(named)]
@@ -351,15 +356,17 @@ class _Builder:
         self._errors, theirs_errors = os.pipe2(os.O_CLOEXEC)
         os.write(self._wake, b"\n")
         self._inside = 0
-        command = [str(theirs_info) if word == "{info}" else word for word in spec.jail.split("\0")]
+        self._texts: list[int] = []
+        command = [self._resolve(word, theirs_info) for word in spec.jail.split("\0")]
         self._pid = os.fork()
         if self._pid == 0:
             try:
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
                 os.dup2(theirs_errors, 2)
-                lockdown.close_all_except(theirs_info)
-                os.set_inheritable(theirs_info, True)
+                lockdown.close_all_except(theirs_info, *self._texts)
+                for file in (theirs_info, *self._texts):
+                    os.set_inheritable(file, True)
                 lockdown.die_with_parent()
                 if spec.user is not None:
                     lockdown.become_user(spec.user)
@@ -369,8 +376,21 @@ class _Builder:
                 os.write(2, str(error).encode())
             finally:
                 os._exit(127)
-        for file in (theirs_in, theirs_out, theirs_info, theirs_errors):
+        for file in (theirs_in, theirs_out, theirs_info, theirs_errors, *self._texts):
             os.close(file)
+
+    def _resolve(self, word: str, info: int) -> str:
+        """Return an argument with the number of a descriptor in place of what the descriptor is for."""
+        if word == "{info}":
+            return str(info)
+        if not word.startswith(_TEXT):
+            return word
+        self._texts.append(file := os.memfd_create("text", os.MFD_CLOEXEC))
+        data = os.fsencode(word.removeprefix(_TEXT))
+        while data:
+            data = data[os.write(file, data) :]
+        os.lseek(file, 0, os.SEEK_SET)
+        return str(file)
 
     def wait(self) -> tuple[int, int, int]:
         """Wait until the root is built; return descriptors of its user, network and mount namespaces.

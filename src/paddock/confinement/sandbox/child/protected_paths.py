@@ -78,20 +78,23 @@ class RestoreReport(NamedTuple):
 
 
 class ProtectedPaths:
-    """The protected paths of a workspace, as they were before the first of several concurrent jobs began.
+    """The protected paths of a writable folder, as they were before the first of several concurrent jobs began.
 
     A later job must not record them itself: an earlier one may already have changed them.
     """
 
-    def __init__(self, workspace: str, known: int, rules: ProtectionRules = BUILT_IN_RULES) -> None:
+    def __init__(
+        self, folder: str, known: int, rules: ProtectionRules = BUILT_IN_RULES, shown: str = ""
+    ) -> None:
         """Read the record from the file `known`, which these jobs share, or write it; `close` closes the file.
 
-        Raises RecordError; OSError if the workspace does not exist.
+        `shown` precedes the paths in reports. Raises RecordError; OSError if the folder does not exist.
         """
-        self._workspace = workspace
+        self._folder = folder
+        self._shown = shown
         self._known = known
         self._rules = rules
-        self.root = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             with self._is_alone():
                 self.record = self._open_shared()
@@ -105,13 +108,14 @@ class ProtectedPaths:
         with self._is_alone():
             found = restore_paths(self.root, self.record, self._way_back, self._rules)
         self._way_back.discard(_REMOVE_WITHIN_S)
-        return found
+        violations = [f"{self._shown}{path}" for path in found.violations]
+        return RestoreReport(violations, {f"{self._shown}{path}": why for path, why in found.left.items()})
 
     def close(self) -> list[str]:
         """Close the files; return the folders that were moved aside and have yet to be removed."""
         os.close(self.root)
         os.close(self._known)
-        return [f"{self._workspace}/{name}" for name in self._way_back.aside]
+        return [f"{self._folder}/{name}" for name in self._way_back.aside]
 
     def _open_shared(self) -> PathRecord:
         known = self._known

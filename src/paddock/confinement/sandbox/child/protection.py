@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import git_paths
-from paddock.confinement.sandbox.child.paths import LinkResolver, open_itself
+from paddock.confinement.sandbox.child.paths import LinkResolver, is_below, open_itself
 from paddock.confinement.sandbox.child.protected_names import PROTECTED_PATHS, PROTECTED_PATTERNS
 from paddock.confinement.sandbox.child.snapshot import ASIDE_PREFIX, TooLargeError
 
@@ -48,6 +48,12 @@ class ProtectionRules(NamedTuple):
     """Absolute paths of the system's and the user's configuration of git."""
     home: str = ""
     """The user's home directory, for paths of git that begin with `~/`."""
+    repository: Sequence[str] = ()
+    """The folder of git, and the work tree, of a repository to which the folder belongs and that begins above it."""
+    within: Sequence[str] = ()
+    """The only paths that jobs may write to, below which alone something is protected; empty for the whole folder."""
+    built_in: bool = True
+    """Whether the lists above count."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -56,12 +62,17 @@ class ProtectionRules(NamedTuple):
 
     def sort(self) -> "_SortedRules":
         """Return all rules by how they are looked for."""
-        return _sort_rules(tuple(self.added), tuple(self.removed))
+        return _sort_rules(tuple(self.added), tuple(self.removed), self.built_in)
 
     def keep(self, paths: Iterable[str]) -> list[str]:
-        """Return paths without those that the settings take away."""
+        """Return paths without those that the settings take away, and those that no job may write to."""
         removed = {rule.removesuffix("/**") for rule in self.removed}
-        return [path for path in paths if path not in removed]
+        kept = [path for path in paths if path not in removed]
+        return (
+            [path for path in kept if any(is_below(path, top) for top in self.within)]
+            if self.within
+            else kept
+        )
 
 
 BUILT_IN_RULES = ProtectionRules()
@@ -80,8 +91,8 @@ class _SortedRules(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...]) -> _SortedRules:
-    rules = dict.fromkeys((*PROTECTED_PATHS, *PROTECTED_PATTERNS, *added))
+def _sort_rules(added: tuple[str, ...], removed: tuple[str, ...], built_in: bool) -> _SortedRules:
+    rules = dict.fromkeys((*((*PROTECTED_PATHS, *PROTECTED_PATTERNS) if built_in else ()), *added))
     rules = ProtectionRules(removed=removed).keep(rule.removesuffix("/**") for rule in rules)
     nested = tuple(rule.removeprefix(_NESTED) for rule in rules if rule.startswith(_NESTED))
     others = [rule for rule in rules if not rule.startswith(_NESTED)]
@@ -119,7 +130,9 @@ def list_protected_paths(root: int, rules: ProtectionRules, *, nested: bool = Tr
     """
     links, present = LinkResolver(root), PresentNames(root)
     found = [*rules.paths, *_find(root, rules.sort(), nested=nested)]
-    found += git_paths.list_git_paths(root, links, rules.git_files, rules.home, present.names)
+    found += git_paths.list_git_paths(
+        root, links, rules.git_files, rules.home, present.names, above=rules.repository
+    )
     targets = [links.resolve(path) for path in dict.fromkeys(found) if present.may_hold(path)]
     return list_outermost(rules.keep((*found, *links.passed, *filter(None, targets))))
 

@@ -6,7 +6,13 @@ import socket
 import time
 
 from paddock.confinement.sandbox.child import lockdown, process_tree, scratch, supervised_calls
-from paddock.confinement.sandbox.child.messages import MESSAGE_BYTES, STREAM_COUNT, JobSpec, StartError
+from paddock.confinement.sandbox.child.messages import (
+    MAX_GUARDED,
+    MESSAGE_BYTES,
+    STREAM_COUNT,
+    JobSpec,
+    StartError,
+)
 from paddock.confinement.sandbox.child.namespaces import MountRootCache
 from paddock.confinement.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
 from paddock.confinement.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
@@ -29,7 +35,7 @@ _REMOVE_WITHIN_S = 0.1
 def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -> None:
     """Supervise the jobs that arrive over `server`, the socket to the parent, one after another, until it is closed.
 
-    A job is a `run` message with a job spec, three streams and, if it writes to a workspace, a file
+    A job is a `run` message with a job spec, three streams and a file for each folder whose protected paths are watched
     (`protected_paths.ProtectedPaths`). A `prepare` message with a job spec may precede it. After the report, scratch
     stays until `release`. `folder` holds the jobs' scratch directories. The `fork_server` removes what takes long, so
     that the next job need not wait. A supervisor that could not kill all processes of a job accepts no other job.
@@ -107,7 +113,7 @@ def _hand_over(path: str, fork_server: socket.socket) -> None:
 def _next_call(server: socket.socket) -> tuple[bytes, tuple[int, ...]] | None:
     """Return the parent's next message and its descriptors; None at the end."""
     while True:
-        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 2 + STREAM_COUNT)
+        word, files, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 1 + STREAM_COUNT + MAX_GUARDED)
         if files:
             return word, tuple(files)
         if not word:

@@ -104,7 +104,7 @@ class Supervisor:
         self._sample: process_tree.Sample | None = None
         self._leaf: JobCgroup | None = None
         self._shares = Shares()
-        self._before: protected_paths.ProtectedPaths | None = None
+        self._before: list[protected_paths.ProtectedPaths] = []
         self._meter = StorageMeter(spec.scratch, spec.overlay)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
@@ -145,8 +145,8 @@ class Supervisor:
     def run_job(self, spec: JobSpec, files: list[int], others: int) -> JobReport:
         """Run the job, kill all of its processes and return the report, which counts the `survivors`.
 
-        `files` are a job spec if it differs from the prepared one, the streams, and the shared file of a writable
-        workspace (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
+        `files` are a job spec if it differs from the prepared one, the streams, and the shared file of each guarded
+        folder (`protected_paths.ProtectedPaths`). `others` is the number of other threads of the job's user.
         """
         self._spec = spec = spec._replace(
             **{name: getattr(self._spec, name) for name in partial_grants.NARROWED}
@@ -157,9 +157,11 @@ class Supervisor:
         try:
             if self._failure is not None:
                 raise self._failure
-            if spec.workspace:
-                rules = ProtectionRules._make(spec.protection)
-                self._before = protected_paths.ProtectedPaths(spec.workspace, files[-1], rules)
+            for folder in reversed(spec.guarded):
+                rules = ProtectionRules._make(folder.rules)
+                self._before.append(
+                    protected_paths.ProtectedPaths(folder.path, files[-1], rules, folder.shown)
+                )
                 files.pop()
             if self._leaf is not None:
                 self._leaf.limit(memory_bytes=spec.ceilings.memory_bytes, processes=spec.ceilings.processes)
@@ -202,10 +204,10 @@ class Supervisor:
             self._shim.close()
         if self._leaf is not None:
             self._leaf.remove()
-        if self._before is not None:
+        for before in self._before:
             if self._report.survivors:  # they may have changed files after the first restoration
-                self._before.restore()
-            self.rubbish = self._before.close()
+                before.restore()
+            self.rubbish += before.close()
         return left == 0
 
     def _confine_shim(self, file: int, root: MountRoot | None) -> None:
@@ -527,12 +529,18 @@ class Supervisor:
                 report.ended_by, report.why = "memory", OUT_OF_MEMORY
         is_file_full = jail is not None and bool(jail.full_files)
         report.ended_by = find_limit(self._spec, report, is_file_full=is_file_full) or report.ended_by
-        if self._before is not None:
-            report.violations, left = self._before.restore()
-            if left:
-                paths = ", ".join(f"{path} ({why})" for path, why in left.items())
-                report.ended_by = "unrestored"
-                report.why = f"paths of the workspace could not be restored: {paths}"
+        changed: list[str] = []
+        lost: dict[str, str] = {}
+        for before in reversed(self._before):
+            violations, left = before.restore()
+            changed += violations
+            lost |= left
+        if changed:
+            report.violations = changed[: protected_paths.MAX_REPORTED]
+        if lost:
+            paths = ", ".join(f"{path} ({why})" for path, why in lost.items())
+            report.ended_by = "unrestored"
+            report.why = f"paths of the workspace could not be restored: {paths}"
 
     def _kill(self) -> None:
         """Kill the job's first process and its group; in a jail this ends all processes."""
