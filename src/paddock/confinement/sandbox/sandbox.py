@@ -194,8 +194,7 @@ class KernelSandbox:
             own = (*self.own, *self._find_installation(grants))
             spec.check(argv, grants, own)
             spec.check_reach(grants, self.job_user, self.tier)
-            spec.check_network(grants, self.tier)
-            spec.check_overlay(grants, self.tier)
+            spec.check_tier(grants, self.tier)
             spec.check_private(grants, own, self.tier, self.files, self.protection)
             repository = self._find_repository(grants)
         except spec.GrantError as error:

@@ -182,15 +182,11 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
         )
 
 
-def check_network(grants: ProcessGrants, tier: Tier) -> None:
-    """Raise GrantError if the tier cannot give a job its own network."""
-    if grants.network in OWN_NETWORKS and tier != "namespaces":
+def check_tier(grants: ProcessGrants, tier: Tier) -> None:
+    """Raise GrantError if the tier cannot give a job its own network, or an overlay."""
+    if tier != "namespaces" and grants.network in OWN_NETWORKS:
         raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
-
-
-def check_overlay(grants: ProcessGrants, tier: Tier) -> None:
-    """Raise GrantError if the tier cannot mount an overlay. Engines let a program work in a copy there."""
-    if grants.access == "overlay" and tier != "namespaces":
+    if tier != "namespaces" and grants.access == "overlay":  # engines let a program work in a copy instead
         raise GrantError(
             f"access overlay needs the tier namespaces, which mounts it; this is the tier {tier}"
         )
@@ -333,9 +329,9 @@ def build_jail_spec(
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     readable = list(_present(system := _system(grants.network), namespaces.identify_paths(system)))
-    given = [_real(path, grants) for path in grants.readable] + [workspace] * (
-        grants.access in {"read-only", "overlay"}
-    )
+    overlaid = [workspace] if grants.access == "overlay" else []
+    given = [*(_real(path, grants) for path in grants.readable), *overlaid]
+    given += [workspace] * (grants.access == "read-only")
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
     searched = () if tier == "unconfined" else list_searched(grants, [*given, *writable])
     guarded = list_guarded(grants, rules, repository)
@@ -344,15 +340,14 @@ def build_jail_spec(
         writable += repository.written
     number = user(grants, job_user, tier)
     hidden = state_paths.within(own, [*given, *writable])
-    in_namespaces, overlaid = tier == "namespaces", grants.access == "overlay"
+    in_namespaces = tier == "namespaces"
+    private = ("/tmp", "/dev/shm") if in_namespaces else ()  # noqa: S108
     pieces = partial_grants.pieces(given, () if in_namespaces else hidden)
     readable += pieces.granted
     jail = ""
     if in_namespaces:
         still = state_paths.within((*installed, *map(str, grants.still)), writable)
-        covered = _list_covered_paths(guarded)
-        if repository is not None:
-            covered += repository.list_covered()
+        covered = _list_covered_paths(guarded) + (repository.list_covered() if repository is not None else [])
         who = os.geteuid() if number is None else number
         # Before `list_parents`, which finds the directories that this makes.
         made = state_paths.list_hidden_paths(hidden, writable, who)
@@ -375,17 +370,12 @@ def build_jail_spec(
         supervised=_find_supervised(grants, job_user, tier, supervised=supervised),
         network=grants.network,
         readable=["/"] if in_namespaces else [*readable, *_existing(_READABLE_DEVICES)],
-        writable=[
-            *writable,
-            *([workspace] if overlaid else []),
-            str(scratch),
-            *(("/tmp", "/dev/shm") if in_namespaces else ()),  # noqa: S108
-        ],
+        writable=[*writable, *overlaid, str(scratch), *private],
         overlay=workspace if overlaid else "",
         devices=_existing(_DEVICES),
         guarded=guarded,
         jail=jail,
-        carried=_list_private_paths([*readable, *writable]) if in_namespaces else (),
+        carried=_list_private_paths([*readable, *writable]) if private else (),
         listed=pieces.listed,
         pieces=pieces.found,
         searched=searched,
