@@ -423,7 +423,7 @@ class _Capture:
 
     def _find_renamed(self) -> None:
         """Note for added files which deleted one has the same contents, if it is the only one."""
-        gone: dict[str, list[str]] = {}
+        deleted: dict[str, list[str]] = {}
         for path, change in self._changes.items():
             if (
                 change.kind == "deleted"
@@ -431,10 +431,10 @@ class _Capture:
                 and change.before.sha256
                 and change.before.size
             ):
-                gone.setdefault(change.before.sha256, []).append(path)
+                deleted.setdefault(change.before.sha256, []).append(path)
         for path, change in self._changes.items():
             sources = (
-                gone.get(change.after.sha256 or "", []) if change.kind == "added" and change.after else []
+                deleted.get(change.after.sha256 or "", []) if change.kind == "added" and change.after else []
             )
             if len(sources) == 1:
                 self._changes[path] = change.replace(renamed_from=sources[0])
