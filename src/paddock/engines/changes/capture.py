@@ -71,6 +71,8 @@ class Overlaid(NamedTuple):
     """By the clock of the file system."""
     omitted: Collection[str] = ()
     """Relative paths that were not copied: what is there did not go."""
+    cut_short: str = ""
+    """Why the program could not write more; then the set is incomplete. Empty if it could."""
 
     def locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
@@ -94,7 +96,7 @@ def capture_changes(
         method=overlaid.method,
         changes=changes,
         left_out=tuple(capture.left_out)[:MAX_LEFT_OUT],
-        incomplete=incomplete,
+        incomplete=incomplete or overlaid.cut_short,
     )
 
 

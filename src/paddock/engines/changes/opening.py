@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 COPY_FOLDER = "workspace"
 """Directory in scratch that has the copy."""
+_WRITE_LIMITS = {"scratch", "file_size"}
 _FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
 _STAMP = ".opened"
@@ -100,8 +101,13 @@ class OverlayRun(NamedTuple):
 
         Does nothing if a process of it may still be alive, or its scratch be half removed.
         """
-        if ended is None or not (ended.survivors or ended.status is Status.LOST):
-            await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
+        if ended is not None and (ended.survivors or ended.status is Status.LOST):
+            return
+        if ended is not None and ended.limit in _WRITE_LIMITS:
+            overlaid = overlaid._replace(
+                cut_short=f"the program was ended when it wrote too much ({ended.limit})"
+            )
+        await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
 
 
 def make_rules(sandbox: "GuardingSandbox") -> CaptureRules:

@@ -137,6 +137,7 @@ def test_what_is_written_counts_as_scratch(tier: str, place: Place) -> None:
     limits = ProcessLimits(timeout_ms=round(1000 * PATIENCE_S), scratch_bytes=20 * MIB)
     ended = place.run(tier, "head -c 60M /dev/zero > big; sleep 100", process_limits=limits)
     assert (ended.result.status, ended.result.limit) == (Status.OUTPUT_LIMIT, "scratch")
+    assert ended.changes.incomplete == "the program was ended when it wrote too much (scratch)"
 
 
 def test_a_removed_file_that_is_open_counts_as_scratch(place: Place) -> None:
