@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from paddock.confinement.sandbox.child import permissions
 from paddock.confinement.sandbox.child.hiding import HidingRules, is_hidden
 from paddock.confinement.sandbox.child.protection import (
     ProtectionRules,
@@ -71,6 +72,8 @@ class Overlaid(NamedTuple):
     """By the clock of the file system."""
     omitted: Collection[str] = ()
     """Relative paths that were not copied: what is there did not go."""
+    user: int | None = None
+    """The user that the program ran as; None for the one of this process."""
     cut_short: str = ""
     """Why the program could not write more; then the set is incomplete. Empty if it could."""
 
@@ -98,6 +101,17 @@ def capture_changes(
         left_out=tuple(capture.left_out)[:MAX_LEFT_OUT],
         incomplete=incomplete or overlaid.cut_short,
     )
+
+
+def may_read(facts: os.stat_result, user: int | None) -> bool:
+    """Return whether a program of a user, without capabilities, may read a file or list a directory.
+
+    Only root can read more than its programs.
+    """
+    if os.geteuid() or user is None or stat.S_ISLNK(facts.st_mode) or facts.st_uid == user:
+        return True
+    enters = not stat.S_ISDIR(facts.st_mode) or permissions.may_pass(facts, user, {user})
+    return enters and permissions.may_read(facts, user, {user})
 
 
 class _TooMuch(Exception):
@@ -349,7 +363,9 @@ class _Capture:
         return any(is_at_or_below(path, own) for own in self._own)
 
     def _is_hidden(self, path: str, facts: os.stat_result) -> bool:
-        """Return whether programs do not see what the workspace has at a path."""
+        """Return whether the program could not read what the workspace has at a path."""
+        if not may_read(facts, self._overlaid.user):
+            return True
         top = str(self._overlaid.workspace)
         # The name of a file in a folder decides on the folder, too.
         whole = f"{top}/{path}/." if stat.S_ISDIR(facts.st_mode) else f"{top}/{path}"

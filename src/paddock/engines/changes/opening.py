@@ -3,7 +3,8 @@
     overlayfs   the grant `overlay`; the program sees the changes at the path of the workspace
     copy        the grant `read-only`, and SCRATCH/workspace to work in: another path, because nothing can be mounted
 
-A copy has no hidden file, none of Paddock's own, and nothing but files, directories and links.
+A copy has no hidden file, none of Paddock's own, none that the program's user may not read, and nothing but files,
+directories and links.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from paddock.confinement.sandbox.child import overlay
 from paddock.confinement.sandbox.child.hiding import find_hidden
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.sandbox import KernelSandbox
-from paddock.engines.changes.capture import CaptureRules, Overlaid
+from paddock.engines.changes.capture import CaptureRules, Overlaid, may_read
 from paddock.engines.changes.plan import is_at_or_below
 from paddock.engines.changes.tree import MAX_DEPTH, Folder
 from paddock.model.errors import EngineError
@@ -118,7 +119,8 @@ def make_rules(sandbox: "GuardingSandbox") -> CaptureRules:
 
 def open_overlayfs(workspace: Path, scratch: Path) -> Overlaid:
     """Return the overlay that a program will have, whose upper directory the jail makes in its scratch."""
-    return Overlaid(workspace.resolve(), scratch / overlay.UPPER, "overlayfs", _read_clock(scratch))
+    opened_ns, user = _read_clock(scratch), scratch.stat().st_uid
+    return Overlaid(workspace.resolve(), scratch / overlay.UPPER, "overlayfs", opened_ns, user=user)
 
 
 def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: OverlayBounds) -> Overlaid:
@@ -138,7 +140,7 @@ def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: Overl
     with Folder.open(workspace) as source, Folder.open(target) as copied:
         copy = _Copy(source, copied, scratch.stat().st_uid, kept_out, bounds)
         copy.copy_folder("")
-    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted))
+    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner)
 
 
 class _Copy:
@@ -148,7 +150,7 @@ class _Copy:
         self, source: Folder, target: Folder, owner: int, kept_out: list[str], bounds: OverlayBounds
     ) -> None:
         self._source, self._target = source, target
-        self._owner = owner
+        self.owner = owner
         self._kept_out = kept_out
         self._bounds = bounds
         self._files = self._bytes = 0
@@ -190,6 +192,9 @@ class _Copy:
             facts = self._source.find(path)
             if facts is None:
                 return False
+            if not may_read(facts, self.owner):
+                self.omitted.add(path)
+                return False
             if stat.S_ISDIR(facts.st_mode):
                 return True
             if stat.S_ISLNK(facts.st_mode):
@@ -221,14 +226,14 @@ class _Copy:
                 while done < facts.st_size and (copied := os.sendfile(made, file, done, _CHUNK_BYTES)):
                     done += copied
             os.utime(made, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-            os.fchown(made, self._owner, -1)
+            os.fchown(made, self.owner, -1)
             os.fchmod(made, facts.st_mode & 0o777)
         finally:
             os.close(made)
 
     def _hand_over(self, path: str) -> None:
         with self._target.open_parent(path) as (parent, name):
-            os.chown(name, self._owner, -1, dir_fd=parent, follow_symlinks=False)
+            os.chown(name, self.owner, -1, dir_fd=parent, follow_symlinks=False)
 
     def _refuse(self, what: str, key: str) -> OverlayRefused:
         return OverlayRefused(

@@ -16,7 +16,7 @@ from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureLimits, Overlaid
 from paddock.engines.changes.opening import OverlayBounds, OverlayRun
 from paddock.model.limits import MIB
-from paddock.model.outcome import RawResult, Status
+from paddock.model.outcome import RawResult, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
 from paddock.record.changes.store import ChangeStore
 
@@ -312,3 +312,21 @@ def find_supervisor(sandbox: KernelSandbox) -> int:
     assert server is not None
     (pid,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     return int(pid)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_copy_has_only_what_the_user_of_the_program_may_read(place: Place) -> None:
+    for name, mode in (("closed", 0o600), ("open", 0o644)):
+        (place.workspace / name).write_text(name)
+        (place.workspace / name).chmod(mode)
+    (place.workspace / "folder").mkdir(mode=0o700)
+    (place.workspace / "folder/file").write_text("x")
+
+    async def run() -> OverlayEnd | RawResult:
+        async with KernelSandbox(SandboxFacts(tier="landlock"), "landlock") as sandbox:
+            argv = ["/bin/sh", "-c", "ls -R; echo more >> open"]
+            return await run_in_overlay(sandbox, place.workspace, argv, place.store)
+
+    ended = asyncio.run(run())
+    assert isinstance(ended, OverlayEnd), ended
+    assert (ended.result.stdout.text, ended.listed) == (".:\nopen\n", [("modified", "open")])

@@ -35,9 +35,11 @@ class Layers:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def read(self, *, limits: CaptureLimits = LIMITS, own: tuple[str, ...] = ()) -> ChangeSet:
+    def read(
+        self, *, limits: CaptureLimits = LIMITS, own: tuple[str, ...] = (), user: int | None = None
+    ) -> ChangeSet:
         """Return what the upper directory says."""
-        overlaid = Overlaid(self.lower, self.upper, "overlayfs", self.opened_ns)
+        overlaid = Overlaid(self.lower, self.upper, "overlayfs", self.opened_ns, user=user)
         rules = CaptureRules(BUILT_IN_RULES, HidingRules((".env", "secret/")), own)
         with self.store.begin() as new:
             return capture_changes(overlaid, new, "run-1", rules, limits)
@@ -281,3 +283,14 @@ def test_an_ordinary_user_reads_what_the_program_has_closed() -> None:
         ("added", "folder/inner/closed", 0),
         ("mode", "folder/kept", 0),
     ]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_what_the_program_could_not_read_is_not_shown_by_its_deletion(layers: Layers) -> None:
+    layers.write(closed="SECRET", folder__closed="SECRET", folder__open="x")
+    for name in ("closed", "folder/closed"):
+        (layers.lower / name).chmod(0o600)
+    (layers.upper / "closed").write_text("new")
+    white_out(layers.upper / "folder")
+    found = layers.read(user=12345)
+    assert (listed(found), found.left_out) == ([("deleted", "folder/open")], ("closed",))
