@@ -16,6 +16,7 @@ PATHS = [
     "a/b/c",
     "b/a/c",
 ]
+_HAS_POWERS = "CapEff:\t0000000000000000" not in Path("/proc/self/status").read_text()
 _KINDS = (
     "write",
     "append",
@@ -65,7 +66,8 @@ def _symlink(path: Path, other: Path, _: int) -> None:
 
 def _chmod(path: Path, _: Path, number: int) -> None:
     if not path.is_symlink():
-        path.chmod(number)
+        # Only root can compare what its owner has closed.
+        path.chmod(number if os.geteuid() == 0 and _HAS_POWERS else number | 0o700)
 
 
 def _sparse(path: Path, _: Path, number: int) -> None:

@@ -14,8 +14,9 @@ mechanisms; read these two first.
     parts of a gate   servers, guest_service (opens the V8 engine), program_service (runs programs of other languages,
                       and records their output), script_tool_service, sequence_service, stored_output (opens
                       the store), processes, cluster (opens the database): each created at its first use
+    overlays          overlays: what a program changed becomes a change set; change_sets: lists, shows and accepts them
     confined servers  confined_servers, confinement_proposal
-    checks            network_check, state_check (for `paddock doctor`)
+    checks            network_check, state_check, overlay_check (for `paddock doctor`)
 
 `batch`, `sequences` and `schedules` are built of several requests. `replay` records programs and repeats them.
 """

@@ -155,13 +155,13 @@ class ChangeSets:
     def _make_acceptor(self, workspace: Path) -> "Acceptor":
         from paddock.engines.changes.accept import Acceptor
 
-        def hidden() -> list[str]:
+        def list_hidden() -> list[str]:
             return find_hidden_paths(self._settings, workspace)
 
-        def protected() -> list[str]:
+        def list_protected() -> list[str]:
             return find_protected_paths(self._settings, workspace)
 
-        return Acceptor(self.store, workspace, hidden, protected)
+        return Acceptor(self.store, workspace, list_hidden, list_protected)
 
 
 def find_hidden_paths(settings: Settings, workspace: Path) -> list[str]:

@@ -162,10 +162,10 @@ class Acceptor:
         contents = StoredContents(self._store, set_id, before=True)
 
         def finish(made: Sequence[Change], already: Sequence[str]) -> ChangesState:
-            old, gone = stored.state, {*already, *(each.path for each in made)}
+            old, undone = stored.state, {*already, *(each.path for each in made)}
             return old.replace(
-                accepted=tuple(path for path in old.accepted if path not in gone),
-                merged=tuple(each for each in old.merged if each.path not in gone),
+                accepted=tuple(path for path in old.accepted if path not in undone),
+                merged=tuple(each for each in old.merged if each.path not in undone),
                 undone_at=datetime.now(UTC),
             )
 

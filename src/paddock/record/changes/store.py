@@ -85,11 +85,11 @@ class ChangeStore:
         """Return a set. Raises ChangesNotFound, and ChangesCorrupted if it is not what its ID says."""
         data = self._read_file(self._locate(set_id) / _MANIFEST, set_id)
         if make_id(data) != set_id:
-            raise _corrupted(set_id, "its manifest was changed")
+            raise _make_corruption(set_id, "its manifest was changed")
         try:
             return ChangeSet.model_validate(json.loads(data))
         except (ValueError, ValidationError, RecursionError):
-            raise _corrupted(set_id, "its manifest is of another version of Paddock") from None
+            raise _make_corruption(set_id, "its manifest is of another version of Paddock") from None
 
     def find(self, prefix: str, workspace: Path | None = None) -> StoredChanges:
         """Return the only set whose ID begins with `prefix`, with or without `changes-`, of a workspace (None: any).
@@ -161,7 +161,7 @@ class ChangeStore:
         if len(data) > max_bytes:
             return None
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise _corrupted(set_id, "its contents were changed")
+            raise _make_corruption(set_id, "its contents were changed")
         return data
 
     def has_before(self, set_id: str, sha256: str) -> bool:
@@ -196,7 +196,7 @@ class ChangeStore:
         except FileNotFoundError:
             return ChangesState()
         except (OSError, ValueError, ValidationError, RecursionError):
-            raise _corrupted(set_id, "its state was changed") from None
+            raise _make_corruption(set_id, "its state was changed") from None
 
     def write_state(self, set_id: str, state: ChangesState) -> None:
         """Store what became of a set. Raises ChangesError."""
@@ -218,7 +218,7 @@ class ChangeStore:
         Keeps those of a workspace in which an acceptance was interrupted. Raises ChangesError.
         """
         limit, total = time.time_ns() - int(keep_days * _DAY_NS), 0
-        gone: list[str] = []
+        deleted: list[str] = []
         busy = self._list_busy()
         for moment, set_id in sorted(
             ((self._find_moment(each), each) for each in self._list_ids()), reverse=True
@@ -226,11 +226,11 @@ class ChangeStore:
             folder = self._locate(set_id)
             total += sum(_measure(folder / part) for part in ("", _CONTENTS, _BEFORE))
             if (moment < limit or total > keep_bytes) and set_id not in busy:
-                gone.append(set_id)
+                deleted.append(set_id)
                 # The manifest goes first: a set that is half deleted does not exist for readers.
                 (folder / _MANIFEST).unlink(missing_ok=True)
                 shutil.rmtree(folder, ignore_errors=True)
-        return gone
+        return deleted
 
     def purge_when_due(self, keep_days: float, keep_bytes: int) -> None:
         """Purge unless any process did so recently. Errors are left to the next purge."""
@@ -282,11 +282,11 @@ class ChangeStore:
 
     def _open_part(self, set_id: str, part: str, sha256: str) -> int:
         if not _SHA256.fullmatch(sha256):
-            raise _corrupted(set_id, "its manifest has no digest of a file")
+            raise _make_corruption(set_id, "its manifest has no digest of a file")
         try:
             return open_own(self._locate(set_id) / part / sha256)
         except FileNotFoundError:
-            raise ChangesMissing(_corrupted_text(set_id, "contents of it are missing")) from None
+            raise ChangesMissing(_describe_corruption(set_id, "contents of it are missing")) from None
         except OSError as error:
             raise explain_failure("read", error) from error
 
@@ -341,7 +341,7 @@ class NewChangeSet:
         grows meanwhile; ChangesError if it cannot be stored.
         """
         if size > self._left_bytes:
-            raise _too_large(self._max_bytes)
+            raise _explain_size(self._max_bytes)
         sha256, taken = self._add(_CONTENTS, source, self._left_bytes)
         self._left_bytes -= taken
         return sha256
@@ -392,7 +392,7 @@ class NewChangeSet:
             sha256 = _add_file(self._folder / part, source, max_bytes)
             return sha256, (self._folder / part / sha256).lstat().st_size
         except ChangesTooLarge:
-            raise _too_large(self._max_bytes) from None
+            raise _explain_size(self._max_bytes) from None
         except OSError as error:
             raise explain_failure("stored", error) from error
 
@@ -414,7 +414,7 @@ def copy_checked(source: int, target: int, sha256: str, set_id: str) -> None:
         digest.update(piece)
         write_all(target, piece)
     if digest.hexdigest() != sha256:
-        raise _corrupted(set_id, "its contents were changed")
+        raise _make_corruption(set_id, "its contents were changed")
 
 
 def read_pieces(file: int) -> Iterator[bytes]:
@@ -524,13 +524,13 @@ def _sync(path: Path, flags: int = _DIRECTORY) -> None:
         os.close(handle)
 
 
-def _too_large(max_bytes: int) -> ChangesTooLarge:
+def _explain_size(max_bytes: int) -> ChangesTooLarge:
     return ChangesTooLarge(f"the new contents have more than overlay.bytes = {max_bytes} bytes")
 
 
-def _corrupted(set_id: str, why: str) -> ChangesCorrupted:
-    return ChangesCorrupted(_corrupted_text(set_id, why))
+def _make_corruption(set_id: str, why: str) -> ChangesCorrupted:
+    return ChangesCorrupted(_describe_corruption(set_id, why))
 
 
-def _corrupted_text(set_id: str, why: str) -> str:
+def _describe_corruption(set_id: str, why: str) -> str:
     return f"The change set {set_id} cannot be used: {why}; remove it: paddock changes discard {set_id}"

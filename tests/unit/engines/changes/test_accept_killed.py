@@ -57,8 +57,10 @@ def make_new(root: Path) -> None:
     (root / "swap/deep").mkdir(parents=True)
     (root / "swap/deep/file").write_text("new\n")
     (root / "swap/deep").chmod(0o500)
+    (root / "kept").chmod(0o755)
     (root / "kept/0.txt").chmod(0o700)
     (root / "kept/1.txt").unlink()
+    (root / "kept").chmod(0o555)
     (root / "link").symlink_to("a")
 
 
