@@ -120,7 +120,7 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
         ("[audit]\nsync = 'no'\n", '/user.toml, line 2: audit.sync must be "batch" or "always", not the text "no"'),
         ("audit = true\n", "/user.toml, line 1: audit must be a table, not true"),
         ("[[policy.rule]]\ntool = 'a/b'\n", "/user.toml, line 1: `policy.rule.effect` is missing"),
-        ("[[policy.rule]]\neffect = 'deny'\n", "/user.toml, line 1: policy.rule: a rule needs at least one of `tool`, `server`, `method`, `runtime`, `executable`, `access`, `network`, `directory`, `jit`, `script`, `workspace` and `kind`"),
+        ("[[policy.rule]]\neffect = 'deny'\n", "/user.toml, line 1: policy.rule: a rule needs at least one of `tool`, `server`, `method`, `runtime`, `executable`, `access`, `network`, `directory`, `jit`, `script`, `changes`, `workspace` and `kind`"),
         ("[[policy.rule]]\neffect = 'deny'\ntol = 'a/b'\n", "/user.toml, line 3: unknown key `policy.rule.tol`; did you mean `policy.rule.tool`?"),
         ("[[network.rule]]\norigin = 'system'\n", "/user.toml, line 1: unknown key `network.rule.origin`; remove it"),
         ("[[network.rule]]\nhost = 'a.example'\n", "/user.toml, line 1: `network.rule.effect` is missing"),
