@@ -119,7 +119,7 @@ def read_modes(root: Folder, changes: Iterable[Change]) -> dict[str, int]:
     found: dict[str, int] = {}
     coming: set[str] = set()
     for change in changes:
-        if change.before is None and makes_directory(change):
+        if makes_directory(change):
             coming.add(change.path)
         parent = change.path.rpartition("/")[0]
         paths = [parent] if parent and not any(a in coming for a in (*list_above(parent), parent)) else []

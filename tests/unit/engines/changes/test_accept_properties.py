@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.change_sets import make_change_set, read_tree
 from tests.support.tree_operations import OPERATIONS, PATHS, Operation, run_operations
@@ -34,6 +34,7 @@ def make_case(
 
 
 @given(OPERATIONS, OPERATIONS)
+@example([("write", "a", "a", 0)], [("file_to_directory", "a", "a", 0), ("chmod", "a", "a", 0)])
 def test_accept_gives_the_changed_tree_and_undo_the_old_one(
     first: list[Operation], then: list[Operation]
 ) -> None:
