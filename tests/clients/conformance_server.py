@@ -219,7 +219,7 @@ class FixtureResources:
     def list_templates(self) -> list[dict[str, Any]]:
         return [{"uriTemplate": TEMPLATE, "name": "template", "mimeType": "application/json"}]
 
-    async def read_resource(self, uri: str) -> dict[str, Any]:
+    async def read_resource(self, uri: str, _client: str = "") -> dict[str, Any]:
         if uri in RESOURCES:
             return {"uri": uri, **RESOURCES[uri]}
         if found := UriTemplate.parse(TEMPLATE).match(uri):

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 import paddock
 from paddock.engines.programs.recipe import recipes
 from paddock.gate.audit_facts import identity_facts
+from paddock.model.directories import GrantedDirectory
 from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision, Status
 from paddock.model.request import ExecutionRequest, RuntimeRun
@@ -82,6 +83,7 @@ def test_every_setting_is_described():
         "sdk.commands": SdkCommand,
         "mcp.repos": Repository,
         "serve.token": ServeToken,
+        "workspace.directory": GrantedDirectory,
     }
     members = {f"{key}.{name}" for key, kind in listed.items() for name in kind.model_fields} - {
         "policy.rule.origin",

@@ -13,6 +13,7 @@ from paddock.gate.program_service import ProgramService
 from paddock.gate.watchers import Watchers
 from paddock.model.outcome import RawResult
 from paddock.model.request import RuntimeRun
+from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import RuntimeSettings
 
 FULL = "Concurrency limit reached (1/1 active jobs): "
@@ -26,7 +27,8 @@ def make_service(slots: FairSlots | None = None, **settings: int) -> ProgramServ
         raise AssertionError("no program runs")
 
     limits = RuntimeSettings(max_jobs=1, **settings)
-    return ProgramService(limits, unused, unused, str, unused, slots=slots or FairSlots())
+    waiting = slots or FairSlots()
+    return ProgramService(limits, unused, unused, str, unused, slots=waiting, overlay=OverlaySettings())
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ OF_A_COMMAND = {
 OF_A_BATCH = {"id", "language", "code", "tests", "compare", "checker", "stop_on_failure"}
 OF_OTHER_STEPS = {
     *("name", "when", "on_failure", "script", "vars", "input", "tool", "inputs", "server", "arguments"),
-    *("runtime", "code", "hosts"),
+    *("runtime", "code", "hosts", "accept", "paths", "merge"),
 }
 INTERNAL = {
     "work": {"kind", "runtime", "code", "hosts", "output", "own_packages", "directories"},
