@@ -4,6 +4,7 @@ The base is the file at the end of the run, which the set kept. A merge with con
 markers are never written.
 """
 
+import errno
 import hashlib
 import subprocess
 import tempfile
@@ -87,15 +88,19 @@ def _merge_texts(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CEILING_DIRECTORIES": "/",
         }
-        done = subprocess.run(  # noqa: S603 - a program of the system, with names of its own
-            [git, "merge-file", "-p", "-q", *names],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - a program of the system, with names of its own
+                [git, "merge-file", "-p", "-q", *names],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            why = f"git merge-file took longer than {_TIMEOUT_S} s; accept without --merge, or merge by hand"
+            raise TimeoutError(errno.ETIMEDOUT, why) from None
     if done.returncode < 0 or done.returncode >= _ERROR_CODE:
         return None  # a binary file
     return done.stdout if done.returncode == 0 else None
