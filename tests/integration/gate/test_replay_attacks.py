@@ -122,7 +122,7 @@ def test_the_run_of_another_workspace_is_refused(runner, tmp_path):
 
 @pytest.mark.parametrize("run", ["x", "../../etc/passwd", "01M8NR47Y9DT8NR7SEZ43N3DK", "\N{SNOWMAN}"])
 def test_a_name_that_is_no_id_is_refused(runner, run):
-    expected = f"{run!r} is not the id of a run; `paddock audit tail --event finished` shows the newest"
+    expected = f"{run!r} is not the id of a run; `paddock record list` lists the recorded runs"
     assert find_message(runner, run) == expected
 
 

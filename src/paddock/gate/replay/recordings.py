@@ -137,7 +137,7 @@ class Recordings:
         minted = find_mint_moment(run)
         if minted is None:
             raise RecordingError(
-                f"{run[:64]!r} is not the id of a run; `paddock audit tail --event finished` shows the newest"
+                f"{run[:64]!r} is not the id of a run; `paddock record list` lists the recorded runs"
             )
         since = minted - _CLOCK_SKEW
         records = self._audit.query(event="finished", request=run, since=since, limit=1, newest_first=False)

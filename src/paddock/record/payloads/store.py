@@ -151,7 +151,7 @@ class RecordingStore:
     def _locate(self, run: str) -> Path:
         if not is_id(run):
             raise RecordingError(
-                f"{run[:64]!r} is not the id of a run; `paddock audit tail` shows the newest"
+                f"{run[:64]!r} is not the id of a run; `paddock record list` lists the recorded runs"
             )
         return self._directory / f"{run}{_SUFFIX}"
 

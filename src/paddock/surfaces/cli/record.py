@@ -10,16 +10,34 @@ from paddock.model.base import count
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import CommandGroup, render_examples
-from paddock.surfaces.cli.table import print_json
+from paddock.surfaces.cli.table import print_json, print_table
 
 
 @click.group(
     "record",
     cls=CommandGroup,
-    epilog=render_examples("paddock record purge", "paddock record purge --dry-run"),
+    epilog=render_examples("paddock record list", "paddock record purge --dry-run"),
 )
 def command() -> None:
-    """Delete recordings of scripts."""
+    """List and delete recordings of scripts."""
+
+
+@command.command("list", epilog=render_examples("paddock record list", "paddock record list --json"))
+@options.workspace
+@options.settings
+@options.as_json
+def list_recordings(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
+    """List the recordings of every workspace, the newest first, with the ids of their runs."""
+    found = open_store(load(workspace, flags=flags).settings).list_runs()[::-1]
+    if as_json:
+        print_json(
+            [{"run": each.run, "recorded": each.recorded.isoformat(), "bytes": each.size} for each in found]
+        )
+        return
+    rows = [(each.run, each.recorded.isoformat(timespec="seconds"), f"{each.size} bytes") for each in found]
+    print_table(
+        ("run", "recorded", "size"), rows, empty="no run was recorded; record one: paddock run NAME --record"
+    )
 
 
 @command.command(

@@ -176,7 +176,9 @@ def _write_test(workspace: Path, place: Path, text: str) -> None:
         write_below(workspace.resolve(), str(place), text.encode("utf-8", "surrogatepass"))
     except OSError as problem:
         why = problem.strerror
-        if problem.errno in {errno.ENOTDIR, errno.ELOOP}:
+        if problem.errno == errno.EEXIST:
+            why = "this test exists; delete its file to make it again"
+        elif problem.errno in {errno.ENOTDIR, errno.ELOOP}:
             why = f"{place.parent} must be directories and no links, because a link may lead out of the workspace"
         raise CommandFailure(f"{workspace / place}: cannot be written: {why}") from None
 

@@ -108,7 +108,9 @@ def test_a_recorded_run_becomes_a_test_of_its_script(person, run):
     assert person.type_in("script", "test", "greet") == Ended(0, f"passed: {path.stem}\n", "")
     person.save("greet.js", SCRIPT.replace("hello", "good day"))
     again = person.type_in("script", "test", "greet", "--from", run)
-    assert again == Ended(1, "", f"{path}: cannot be written: File exists\n")
+    assert again == Ended(
+        1, "", f"{path}: cannot be written: this test exists; delete its file to make it again\n"
+    )
     failed = person.type_in("script", "test", "--json")
     person.save("greet.js", SCRIPT)
     path.with_name("broken.json").write_text("{}")
@@ -167,13 +169,21 @@ def test_a_link_in_a_strange_workspace_leads_no_test_out_of_it(tmp_path):
     )
 
 
-def test_recordings_are_deleted(tmp_path):
+def test_recordings_are_listed_and_deleted(tmp_path):
     person = Person(tmp_path)
     person.save("greet.js", SCRIPT)
-    run = person.record("greet")
+    assert person.type_in("record", "list") == Ended(
+        0, "", "no run was recorded; record one: paddock run NAME --record\n"
+    )
+    older, run = person.record("greet"), person.record("greet")
+    listed = json.loads(person.type_in("record", "list", "--json").stdout)
+    assert [each["run"] for each in listed] == [run, older]
+    assert [line.split("\t") for line in person.type_in("record", "list").stdout.splitlines()] == [
+        [each["run"], f"{each['recorded'][:19]}+00:00", f"{each['bytes']} bytes"] for each in listed
+    ]
     assert person.type_in("record", "purge").stdout == "deleted: 0 recordings, 0 bytes\n"
     shown = json.loads(person.type_in("record", "purge", "--before", "0s", "--dry-run", "--json").stdout)
-    assert (shown["dry_run"], shown["runs"]) == (True, [run])
+    assert (shown["dry_run"], shown["runs"]) == (True, [older, run])
     deleted = json.loads(person.type_in("record", "purge", "--before", "0s", "--json").stdout)
     assert deleted == {**shown, "dry_run": False}
     done = person.type_in("replay", run)
