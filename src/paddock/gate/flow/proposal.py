@@ -53,12 +53,26 @@ class ProposedLabel(NamedTuple):
         given = [f"{name} = {_render_value(value)}" for name, value in self.fields.items()]
         return "\n".join([f"# {self.why}", "[[flow.label]]", *given])
 
+    def list_kinds(self) -> list[Json]:
+        """Return what it says of the tools: `private`, `untrusted`, `external`."""
+        source, sink = self.fields.get("source"), self.fields.get("sink")
+        return [*(source if isinstance(source, list) else ()), *(() if sink is None else (sink,))]
 
-RULE = f"""[[flow.rule]]
+
+_RULE = f"""[[flow.rule]]
 source = ["{PRIVATE}", "{UNTRUSTED}"]
 sink = "{EXTERNAL}"
 effect = "ask\""""
 """The proposed rule, as TOML."""
+
+
+def render_rule(labels: Iterable[ProposedLabel]) -> str:
+    """Return the rule to paste after labels, with a comment on what they lack for it, as TOML."""
+    given = {kind for each in labels for kind in each.list_kinds()}
+    missing = [kind for kind in (PRIVATE, UNTRUSTED, EXTERNAL) if kind not in given]
+    if not missing:
+        return _RULE
+    return f"# no label above is {' or '.join(missing)}: label such tools, or leave out this rule\n{_RULE}"
 
 
 def propose_labels(tools: Mapping[str, Sequence[ToolInfo]]) -> list[ProposedLabel]:

@@ -28,7 +28,7 @@ def flows(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
     The labels follow from names of well-known servers, and from the annotations `readOnlyHint` and `openWorldHint` of
     other tools. Check them before you paste them into paddock.toml. Exit code: 1 if a server did not list its tools.
     """
-    from paddock.gate.flow.proposal import RULE, propose_labels  # not needed for the help page
+    from paddock.gate.flow.proposal import propose_labels, render_rule  # not needed for the help page
 
     settings = load(workspace, flags=flags).settings
     failures: list[str] = []
@@ -60,6 +60,6 @@ def flows(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
             }
         )
     else:
-        print_text("\n\n".join([*(each.render() for each in labels), RULE]))
+        print_text("\n\n".join([*(each.render() for each in labels), render_rule(labels)]))
     if failures:
         raise SystemExit(1)

@@ -57,15 +57,18 @@ class Terminal:
 
 
 def render_question(question: Question) -> str:
-    """Return a question as lines of text. Each part is one line, whatever it contains."""
+    """Return a question as lines of text. Each part and each reason is one line, whatever it contains."""
+    first, *others = question.reasons
+    rule = f" ({question.rule})" if question.rule and question.rule not in first else ""
     facts = {
         "to": question.what,
         "with": question.details,
         "in": question.workspace,
         "for": f"{question.actor} ({question.surface}, run {question.run})",
-        "why": f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0],
+        "why": f"{first}{rule}",
     }
     lines = [f"  {name:<5} {text}" for name, text in facts.items() if text]
+    lines += [f"  {'':<5} {reason}" for reason in others]
     return "\r\n".join(
         ["", "paddock asks for your approval", *lines, f"Allow? [{_CHOICES[question.scopes]}] "]
     )
