@@ -60,7 +60,7 @@ def command() -> None:
     """Show, accept, discard and undo what programs with the access `overlay` changed.
 
     Such a program writes to an overlay, and the workspace stays as it is until a person accepts the changes. An ID may
-    be shortened to its beginning.
+    be shortened to its beginning, and the `changes-` before it may be left out.
     """
 
 
@@ -257,12 +257,12 @@ def _carry_out(
     if as_json:
         print_json(value)
     else:
-        _print_report(value)
+        _print_report(value, merge=merge)
     if not outcome.ok:
         click.get_current_context().exit(1)
 
 
-def _print_report(value: dict[str, Any]) -> None:
+def _print_report(value: dict[str, Any], *, merge: bool) -> None:
     if "recovered" in value:
         warn(value["recovered"])
     if value["action"] == "discard":
@@ -272,13 +272,18 @@ def _print_report(value: dict[str, Any]) -> None:
         print_note(f"nothing was written, because of {count(len(value['conflicts']), 'conflict')}:")
         for each in value["conflicts"]:
             print_note(f"  {each['path']}: {each['why']}")
-        print_note("name the other paths to accept them, or merge text files with --merge")
+        if value["action"] == "undo":
+            print_note("name the other paths to undo them")
+        elif merge:
+            print_note("name the other paths to accept them, or run the program again")
+        else:
+            print_note("name the other paths to accept them, or merge text files with --merge")
         return
     merged = frozenset(value["merged"])
     print_lines(f"{path} (merged)" if path in merged else path for path in value["paths"])
     print_note(f"{count(len(value['paths']), 'path')} {_DONE[value['action']]}")
     if value["unchanged"]:
-        print_note(f"{count(len(value['unchanged']), 'path')} were so already")
+        print_note(f"{count(len(value['unchanged']), 'path')} needed no change")
     for each in value["left"]:
         print_note(f"left: {each['path']}: {each['why']}")
 

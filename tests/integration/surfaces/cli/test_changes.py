@@ -120,6 +120,19 @@ def test_changes_are_accepted_undone_and_discarded(place: Place) -> None:
         "  src/app.py: it was changed since the run",
         "name the other paths to accept them, or merge text files with --merge",
     ]
+    done = place.run("changes", "accept", set_id, "src/app.py", "--merge")
+    assert done.stderr.splitlines() == [
+        "nothing was written, because of 1 conflict:",
+        "  src/app.py: it was changed since the run, and both changed the same lines",
+        "name the other paths to accept them, or run the program again",
+    ]
+    (place.workspace / "new/deep/x.txt").write_text("mine\n")
+    done = place.run("changes", "undo", set_id, "new/deep/x.txt")
+    assert done.stderr.splitlines() == [
+        "nothing was written, because of 1 conflict:",
+        "  new/deep/x.txt: it was changed since the run",
+        "name the other paths to undo them",
+    ]
     assert place.run("changes", "discard", set_id).stderr == f"{set_id} discarded\n"
     done = place.run("changes", "accept", set_id)
     assert (done.returncode, done.stderr) == (
