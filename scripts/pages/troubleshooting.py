@@ -73,6 +73,7 @@ ENTRIES = (
             "_FAULT",
             "_OUTSIDE_REPOSITORY",
             "_WITHHELD",
+            "_HOMELESS",
             "_APART",
             "_UNREAD",
             "_ALONE",

@@ -117,6 +117,11 @@ _OUTSIDE_REPOSITORY = (
     "with --workspace DIR"
 )
 _WITHHELD = "the git repository of the workspace is not granted{how}: {why}"
+_NO_IDENTITY = ("please tell me who you are",)
+_HOMELESS = (
+    "git reads no configuration of your home directory here; set the author in the repository: git config user.name "
+    "NAME && git config user.email ADDRESS"
+)
 _NO_WRITING = (
     "read-only file system",
     "permission denied",
@@ -250,6 +255,7 @@ def withheld(
         (phase == "run" and grants.network == "none", _NO_NETWORK, offline),
         (phase == "run" and grants.network == "loopback", _UNREACHABLE, _LOOPBACK_ONLY),
         (phase == "run" and grants.network == "hosts", _UNREACHABLE, PROXY_ONLY),
+        (phase == "run", _NO_IDENTITY, _HOMELESS),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
         (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE), _UNREAD),

@@ -286,6 +286,14 @@ def test_git_in_a_part_of_a_repository_gets_a_hint(tmp_path: Path) -> None:
     assert missed("fatal: bad revision", workspace=below, access="read-only") == ""
 
 
+def test_a_commit_without_an_author_gets_a_hint() -> None:
+    said = "Author identity unknown\n\n*** Please tell me who you are.\n\nfatal: unable to auto-detect email address"
+    assert missed(said, access="workspace-write") == (
+        "git reads no configuration of your home directory here; set the author in the repository: "
+        "git config user.name NAME && git config user.email ADDRESS"
+    )
+
+
 def test_who_may_make_no_semaphore_is_told_what_that_takes() -> None:
     said = "    sl = self._semlock = _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied"
     ended = ProcessResult(
