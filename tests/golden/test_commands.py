@@ -50,6 +50,7 @@ COMMANDS = (
     ("audit", "show", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),
     ("audit", "verify"),
     ("replay", "01JD3W0ZV6N4YQ1R2X5T7B8C9D"),
+    ("record", "list"),
     ("record", "purge"),
     ("script", "test"),
     ("changes", "list"),
