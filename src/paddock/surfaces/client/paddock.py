@@ -581,8 +581,9 @@ class Paddock:
         on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
+        request = self._caller.make_request(self._workspace, work, limits, calls=calls, jit=jit)
         return await self._require_running().execute_request(
-            self._caller.make_request(self._workspace, work, limits, calls=calls, jit=jit),
+            request,
             asker=self._caller.asker,
             on_console=on_console,
             on_output=on_output,
