@@ -137,6 +137,23 @@ def test_a_merge_keeps_the_lines_of_both(folder: Path, settings: Settings) -> No
     assert read_tree(folder) == {"list.txt": "mine\n2\n3\n4\n5\ntwo\n", "new.txt": "new\n"}
 
 
+def test_an_accepted_file_that_the_session_changes_again_is_a_conflict(
+    folder: Path, settings: Settings
+) -> None:
+    with BlockingPaddock(folder, settings=settings) as p, p.session("python", access="overlay") as s:
+        s.run(write_code(folder)).check()
+        s.accept().check()
+        assert count(s.run("").changes) == (False, 0, 0, 0)
+        s.run("open('list.txt', 'a').write('three\\n'); None").check()
+        for merge in (False, True):
+            refused = s.accept(merge=merge)
+            assert (refused.status, refused.error and refused.error.message) == (
+                Status.FAILED,
+                "Nothing was written, because of 1 conflict: list.txt: the workspace's own file was changed during the run",
+            )
+    assert read_tree(folder) == {"list.txt": "one\ntwo\n", "new.txt": "new\n"}
+
+
 def test_a_session_without_an_overlay_has_no_changes(folder: Path, settings: Settings) -> None:
     def refuse(s: BlockingSession) -> str:
         with pytest.raises(ChangesNotFound) as raised:
