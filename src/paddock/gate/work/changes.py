@@ -55,7 +55,7 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
 
     def describe(self, request: ExecutionRequest, work: ChangeSetRun) -> tuple[str, dict[str, Json]]:
         given: dict[str, Json] = {"id": work.id}
-        if work.paths:
+        if work.paths and not work.shown:  # what is shown has their beginning, and is bounded
             given["paths"] = list[Json](work.paths)
         if work.merge:
             given["merge"] = True
