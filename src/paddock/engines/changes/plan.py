@@ -85,7 +85,18 @@ def check_set(set_id: str, change_set: ChangeSet) -> None:
 
 def is_guarded(change: Change) -> bool:
     """Return whether a change is accepted only if its path is named."""
-    return change.protected or change.outward or _leads_out(change)
+    target = None if change.after is None else change.after.target
+    return change.protected or change.outward or (target is not None and leads_out(change.path, target))
+
+
+def leads_out(path: str, target: str) -> bool:
+    """Return whether a link at a path of the workspace may lead out of it.
+
+    Every `..` after a name counts, because that name may be a link to a directory higher up.
+    """
+    parts = [part for part in target.split("/") if part not in {"", "."}]
+    ups = len([*itertools.takewhile(lambda part: part == "..", parts)])
+    return target.startswith("/") or ".." in parts[ups:] or ups > path.count("/")
 
 
 def describe_guard(change: Change) -> str:
@@ -244,14 +255,6 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _leads_out(change: Change) -> bool:
-    target = None if change.after is None else change.after.target
-    if target is None:
-        return False
-    whole = posixpath.normpath(posixpath.join(posixpath.dirname(change.path), target))
-    return target.startswith("/") or whole == ".." or whole.startswith("../")
 
 
 def _is_directory(facts: FileFacts | None) -> TypeGuard[FileFacts]:
