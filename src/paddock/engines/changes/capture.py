@@ -26,7 +26,7 @@ from paddock.confinement.sandbox.child.protection import (
     list_protected_paths,
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
-from paddock.engines.changes.plan import is_at_or_below, leads_out, list_above, sort_key
+from paddock.engines.changes.plan import decides_for_git, is_at_or_below, leads_out, list_above, sort_key
 from paddock.engines.changes.tree import MAX_DEPTH, Folder, read_pieces
 from paddock.model.changes import Change, ChangeKind, ChangeSet, FileFacts, OverlayMethod
 from paddock.model.errors import ChangesTooLarge
@@ -353,7 +353,7 @@ class _Capture:
 
     def _is_protected(self, path: str, before: FileFacts | None, after: FileFacts | None) -> bool:
         """Return whether a path is protected, or takes the place of a directory above a protected one."""
-        if not self._protected.isdisjoint((path, *list_above(path))):
+        if decides_for_git(path, after) or not self._protected.isdisjoint((path, *list_above(path))):
             return True
         stays_folder = all(facts is None or facts.type == "directory" for facts in (before, after))
         return not stays_folder and path in self._above_protected
