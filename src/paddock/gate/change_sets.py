@@ -155,7 +155,9 @@ class ChangeSets:
             return changes
         if work.action == "accept":
             return select_changes(changes, work.paths).changes
-        undone = {each.path for each in select_changes(list_reverse(stored), work.paths, guards=False).changes}
+        undone = {
+            each.path for each in select_changes(list_reverse(stored), work.paths, guards=False).changes
+        }
         return [each for each in changes if each.path in undone]
 
     def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
