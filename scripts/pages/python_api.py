@@ -173,8 +173,10 @@ def signature(title: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     for number, argument in enumerate(arguments.args[1:], 1):
         default = arguments.defaults[number - required] if number >= required else None
         words.append(parameter(argument, default))
+    if arguments.vararg is not None:
+        words.append(f"*{parameter(arguments.vararg, None)}")
     if arguments.kwonlyargs:
-        words.append("*")
+        words += [] if arguments.vararg is not None else ["*"]
         words += map(parameter, arguments.kwonlyargs, arguments.kw_defaults)
     head = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
     end = f") -> {unquoted(node.returns)}" if node.returns and not title.endswith("Paddock") else ")"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from paddock.gate.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
+    from paddock.model.changes import ChangesSummary
     from paddock.model.errors import (
         AlreadyClaimed,
         ApprovalError,
@@ -113,6 +114,7 @@ __all__ = [
     "ChangesCorrupted",
     "ChangesError",
     "ChangesNotFound",
+    "ChangesSummary",
     "ChangesTooLarge",
     "Checker",
     "ConfigurationError",
@@ -209,6 +211,7 @@ _MODULES = {
     "ChangesCorrupted": "paddock.model.errors",
     "ChangesError": "paddock.model.errors",
     "ChangesNotFound": "paddock.model.errors",
+    "ChangesSummary": "paddock.model.changes",
     "ChangesTooLarge": "paddock.model.errors",
     "AuditRecord": "paddock.record.ledger.sink",
     "AuditSink": "paddock.record.ledger.sink",

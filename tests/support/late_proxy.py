@@ -84,6 +84,9 @@ class LateProxy:
         server.close()
         own = asyncio.current_task()
         while connections := [each for each in asyncio.all_tasks() if each is not own]:
+            await asyncio.sleep(
+                0
+            )  # a task that is cancelled before it begins would leave its connection open
             for each in connections:
                 each.cancel()
             await asyncio.wait(connections)

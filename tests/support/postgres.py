@@ -3,6 +3,7 @@
 import atexit
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -25,10 +26,15 @@ MIN_MEMORY_BYTES = 2 * 1024**3
 
 
 def find_free_port() -> int:
-    """Return a port of loopback that nobody used just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Return a port of loopback that nobody uses. No connection of another test gets it meanwhile.
+
+    It is below the ports that the kernel gives to outgoing connections (ip(7), ip_local_port_range).
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_768)
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def find_listen_url(url: str) -> str:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from paddock import BlockingPaddock, InterpreterSession, Paddock, PaddockError
@@ -15,6 +16,8 @@ class Odd:
         return "Odd()"
 
 
+NO_SET = f"changes-{'0' * 32}"
+"""ID of a change set that does not exist."""
 WRONG = (Odd(), 5, b"x", ["a", 1], {"a": Odd()}, "\ud800")
 VALID: dict[str, dict[str, Any]] = {
     "execute": {"code": "return 1"},
@@ -29,6 +32,9 @@ VALID: dict[str, dict[str, Any]] = {
     "call": {"server": "nowhere", "tool": "x"},
     "search_tools": {"queries": "x"},
     "query": {"asked": None},
+    "accept_changes": {"id": NO_SET},
+    "undo_changes": {"id": NO_SET},
+    "discard_changes": {"id": NO_SET},
     "write": {"path": "a", "data": "a"},
     "read": {"path": "a"},
     "remove": {"path": "a"},
@@ -50,12 +56,15 @@ def list_calls(owner: object) -> Iterator[tuple[str, Callable[[], Any]]]:
         if name.startswith("_") or name in NO_REQUEST:
             continue
         method = getattr(owner, name)
-        parameters = [each for each in inspect.signature(getattr(written, name)).parameters if each != "self"]
-        for parameter in parameters:
+        parameters = dict(inspect.signature(getattr(written, name)).parameters)
+        parameters.pop("self", None)
+        for parameter, facts in parameters.items():
             for value in WRONG:
                 fitting = {key: each for key, each in VALID.get(name, {}).items() if key in parameters}
-                given = {**fitting, parameter: value}
-                yield f"{name}({parameter}={value!r})", lambda method=method, given=given: method(**given)
+                called = partial(method, **fitting | {parameter: value})
+                if facts.kind is inspect.Parameter.VAR_POSITIONAL:
+                    called = partial(method, *fitting.values(), value)
+                yield f"{name}({parameter}={value!r})", called
 
 
 def find_foreign_error(call: Callable[[], Any]) -> str:

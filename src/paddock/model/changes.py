@@ -79,13 +79,18 @@ class ChangesSummary(Value):
     id: str
     """What `paddock changes` takes; empty if there are none."""
     method: OverlayMethod
+    """How the workspace was overlaid: by the file system overlayfs, or by a copy of it."""
     added: Count = 0
+    """Number of paths that the program added."""
     modified: Count = 0
+    """Number of paths whose contents or permission bits it changed."""
     deleted: Count = 0
+    """Number of paths that it deleted."""
     protected: tuple[str, ...] = ()
     """Printable paths that must be named to be accepted. At most 20."""
     left_out: tuple[str, ...] = ()
     """Printable paths that cannot be accepted. At most 20."""
     incomplete: str = ""
+    """Why there is more than this, so that nothing can be accepted; empty if it is complete."""
     diff: str = ""
     """The first lines of the unified difference, redacted and printable. At most 4,000 characters."""

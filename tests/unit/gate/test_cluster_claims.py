@@ -353,7 +353,7 @@ class Elsewhere:
 
     async def read(self, _tenant: str, key: str, _attempt: int | None) -> RunRow:
         state, status = ("finished", "ok") if self.ended else ("started", None)
-        return RunRow(1, "other", self._digests[key], 1, "b", False, state, status, None, True)
+        return RunRow(1, "other", self._digests[key], "b", state, status, None, True)
 
 
 def test_what_waits_for_the_same_request_elsewhere_keeps_neither_slot_nor_place(

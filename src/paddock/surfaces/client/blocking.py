@@ -153,6 +153,9 @@ class BlockingPaddock:
     compute = _make_waiting(Paddock.compute)
     call = _make_waiting(Paddock.call)
     search_tools = _make_waiting(Paddock.search_tools)
+    accept_changes = _make_waiting(Paddock.accept_changes)
+    undo_changes = _make_waiting(Paddock.undo_changes)
+    discard_changes = _make_waiting(Paddock.discard_changes)
     query = _make_waiting(Paddock.query)
     find_records = _make_waiting(Paddock.find_records)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from paddock.engines.saved_scripts import read, read_saved, text
-from paddock.foundation.cancellation import cancel_all
 from paddock.foundation.files import below
 from paddock.gate.open_paddock import OpenPaddock, Parts, open_paddock
 from paddock.gate.script_tool_service import make_tool_run
@@ -19,7 +18,7 @@ from paddock.model.limits import Calls, LimitOverrides
 from paddock.model.network import Network
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.program import Access
-from paddock.model.request import Check, ExecutionRequest, GuestRun, RuntimeRun, ServerCall, Work
+from paddock.model.request import ChangeSetRun, Check, GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.requirements import needs_own_folder
 from paddock.model.session import NEW, Kernel, OpenSessions, is_handle
 from paddock.model.tool import ToolEnd
@@ -42,7 +41,13 @@ from paddock.surfaces.client.found_tools import FoundTools, find_tools
 from paddock.surfaces.client.function_askers import adapt_asking
 from paddock.surfaces.client.local_tools import add_function, make_local_server
 from paddock.surfaces.client.records import find_output, find_records
-from paddock.surfaces.client.requests import LibraryCaller, RunningPaddock, attach_readers, read_language
+from paddock.surfaces.client.requests import (
+    LibraryCaller,
+    RunningPaddock,
+    attach_readers,
+    read_language,
+    yield_events,
+)
 from paddock.surfaces.client.sessions import InterpreterSession, LocalSessions, SessionOwner
 from paddock.surfaces.rendering.render import tool_end
 
@@ -176,7 +181,7 @@ class Paddock:
             work, limits, calls=mode, jit=jit, on_console=on_console, on_call=on_call
         )
 
-    async def events(
+    def events(
         self,
         code: str,
         *,
@@ -190,16 +195,8 @@ class Paddock:
 
         Closing the generator ends the program.
         """
-        happened: asyncio.Queue[ConsoleLine | CallRecord | None] = asyncio.Queue()
         run = partial(self.execute, code, input=input, timeout_ms=timeout_ms, mode=mode, jit=jit, check=check)
-        running = asyncio.create_task(run(on_console=happened.put_nowait, on_call=happened.put_nowait))
-        running.add_done_callback(lambda _: happened.put_nowait(None))
-        try:
-            while (event := await happened.get()) is not None:
-                yield event
-            yield await running
-        finally:
-            await cancel_all([running])
+        return yield_events(run)
 
     async def run(
         self,
@@ -341,22 +338,14 @@ class Paddock:
             raise RequestError(
                 "`id` is not the handle of a session; give `session.id`, or a language for a new one"
             )
-        opening = {
-            "executable": executable,
-            "access": access,
-            "network": network,
-            "files": files,
-            "env": env,
-            "packages": packages,
-            "kernel": kernel,
-            "background": background,
-            "memory_bytes": memory_bytes,
-        }
+        opening = {"executable": executable, "access": access, "network": network, "files": files, "env": env}
+        opening |= {"packages": packages, "kernel": kernel, "background": background}
+        opening |= {"memory_bytes": memory_bytes}
         name = self._check_language(language, None) if language is not None else None
         return InterpreterSession(self._find_sessions(), name, opening, NEW if id is None else id)
 
     def _find_sessions(self) -> SessionOwner:
-        return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self.exec)
+        return LocalSessions(lambda: self._require_session().programs, self._caller.actor, self)
 
     async def sessions(self) -> OpenSessions:
         """Return the open sessions of this caller, the oldest first; `partial` names replicas that did not answer."""
@@ -466,15 +455,8 @@ class Paddock:
         At most `output_bytes` (64 KiB) are kept; with `partial`, also after a failure or a timeout. Raises RequestError
         for an `input` that is not a text.
         """
-        given = {
-            "source": source,
-            "input": input,
-            "name": "computation",
-            "language": "javascript",
-            "profile": "compute",
-            "deterministic": deterministic,
-            "partial": partial,
-        }
+        given = {"source": source, "input": input, "name": "computation", "language": "javascript"}
+        given |= {"profile": "compute", "deterministic": deterministic, "partial": partial}
         work = make_value(GuestRun, given)
         return await self._execute_work(
             work, read_limits(timeout_ms=timeout_ms, output_bytes=output_bytes), jit=jit
@@ -510,6 +492,31 @@ class Paddock:
         if not queries:
             raise RequestError("a search needs at least one query")
         return await find_tools(self._require_session().servers, queries, server=server, limit=max_tools)
+
+    async def accept_changes(self, id: str, *paths: str, merge: bool = False) -> Outcome:  # noqa: A002 - its name
+        """Write changes of a program with the access `overlay` to the workspace, all or nothing.
+
+        `id` is that of `outcome.changes`. `paths` are relative to the workspace, each with all below it; without any,
+        all are accepted that need no naming. `merge` merges text files that were changed since. If a path is in
+        conflict, nothing is written and the outcome is `failed`. Its value names the paths. Raises ChangesNotFound.
+        """
+        given = {"action": "accept", "id": id, "paths": paths, "merge": merge}
+        return await self._settle_changes(make_value(ChangeSetRun, given))
+
+    async def undo_changes(self, id: str, *paths: str) -> Outcome:  # noqa: A002 - as above
+        """Take back accepted changes at `paths`, or all of them, all or nothing. Raises ChangesNotFound."""
+        return await self._settle_changes(
+            make_value(ChangeSetRun, {"action": "undo", "id": id, "paths": paths})
+        )
+
+    async def discard_changes(self, id: str) -> Outcome:  # noqa: A002 - as above
+        """Delete the contents of a change set. What was accepted stays. Raises ChangesNotFound."""
+        return await self._settle_changes(make_value(ChangeSetRun, {"action": "discard", "id": id}))
+
+    async def _settle_changes(self, work: ChangeSetRun) -> Outcome:
+        find_id = self._require_session().changes.find_id
+        await asyncio.to_thread(find_id, work.id, self._workspace, work.action)
+        return await self._execute_work(work)
 
     async def query(self, asked: "OutputQuery") -> "OutputFound":
         """Search stored output of programs. Raises PaddockError for a handle that cannot be read."""
@@ -574,18 +581,7 @@ class Paddock:
         on_call: "OnCall | None" = None,
         stop: asyncio.Event | None = None,
     ) -> Outcome:
-        fields = {
-            "actor": self._caller.actor,
-            "surface": self._caller.surface,
-            "workspace": self._workspace,
-            "work": work,
-            "limits": limits,
-            "jit": jit,
-            "calls": calls,
-            "key": self._caller.key,
-        }
-        chosen = {} if self._caller.request_id is None else {"id": self._caller.request_id}
-        request = make_value(ExecutionRequest, {**fields, **chosen})
+        request = self._caller.make_request(self._workspace, work, limits, calls=calls, jit=jit)
         return await self._require_running().execute_request(
             request,
             asker=self._caller.asker,

@@ -2,22 +2,25 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Unpack
 
+from paddock.foundation.cancellation import cancel_all
 from paddock.model import languages
 from paddock.model.errors import PaddockError, RequestError
-from paddock.surfaces.client.arguments import check_listeners, check_type
+from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
+from paddock.model.request import ExecutionRequest
+from paddock.surfaces.client.arguments import check_listeners, check_type, make_value
 
 if TYPE_CHECKING:
     from paddock.foundation.fair_slots import Slot
     from paddock.gate.approvals import Asker
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.gate.watchers import Listeners
-    from paddock.model.outcome import Outcome
-    from paddock.model.request import ExecutionRequest, RequestKey
+    from paddock.model.limits import Calls, LimitOverrides
+    from paddock.model.request import RequestKey, Work
     from paddock.policy.settings.schema import RuntimeSettings
     from paddock.record.output.artifacts import Artifacts
 
@@ -48,6 +51,23 @@ class LibraryCaller(NamedTuple):
     slot: "Slot | None" = None
     """The slot that was taken for the only request that is sent."""
 
+    def make_request(
+        self, workspace: Path, work: "Work", limits: "LimitOverrides", *, calls: "Calls", jit: bool
+    ) -> ExecutionRequest:
+        """Return a request of this caller. Raises RequestError."""
+        fields = {
+            "actor": self.actor,
+            "surface": self.surface,
+            "workspace": workspace,
+            "work": work,
+            "limits": limits,
+            "jit": jit,
+            "calls": calls,
+            "key": self.key,
+        }
+        chosen = {} if self.request_id is None else {"id": self.request_id}
+        return make_value(ExecutionRequest, {**fields, **chosen})
+
 
 class LoopOrigin:
     """The process and the event loop on which a Paddock was opened."""
@@ -73,11 +93,11 @@ class RunningPaddock(LoopOrigin):
 
     async def execute_request(
         self,
-        request: "ExecutionRequest",
+        request: ExecutionRequest,
         *,
         asker: "Asker | None" = None,
         **listeners: "Unpack[Listeners]",
-    ) -> "Outcome":
+    ) -> Outcome:
         """Run a request and return its outcome. An exception of a listener ends it and is raised here.
 
         Raises PaddockError if the Paddock is closed meanwhile.
@@ -118,6 +138,24 @@ class RunningPaddock(LoopOrigin):
         return outcome
 
 
+async def yield_events(
+    run: Callable[..., Coroutine[Any, Any, Outcome]],
+) -> AsyncGenerator[ConsoleLine | CallRecord | Outcome]:
+    """Yield the console lines and calls of `run`, a call of `Paddock.execute`, and finally its outcome.
+
+    Closing the generator ends the program.
+    """
+    happened: asyncio.Queue[ConsoleLine | CallRecord | None] = asyncio.Queue()
+    running = asyncio.create_task(run(on_console=happened.put_nowait, on_call=happened.put_nowait))
+    running.add_done_callback(lambda _: happened.put_nowait(None))
+    try:
+        while (event := await happened.get()) is not None:
+            yield event
+        yield await running
+    finally:
+        await cancel_all([running])
+
+
 def choose_language(language: str | None, alias: str | None) -> str:
     """Return the language of a program, given under either name. Raises RequestError for none, and for both."""
     if (language is None) is (alias is None):
@@ -135,7 +173,7 @@ def read_language(known: "RuntimeSettings", language: str | None, alias: str | N
     raise RequestError(no_runtime(name, known.recipes))
 
 
-def attach_readers(outcome: "Outcome", open_store: "Callable[[], Artifacts]", workspace: Path) -> "Outcome":
+def attach_readers(outcome: Outcome, open_store: "Callable[[], Artifacts]", workspace: Path) -> Outcome:
     """Let each file of an outcome that was kept read its content from the store; return the outcome."""
     for file in outcome.files:
         if file.handle is not None:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from paddock.model.base import Texts
-from paddock.model.errors import PaddockError
+from paddock.model.changes import ChangesSummary
+from paddock.model.errors import ChangesNotFound, PaddockError
 from paddock.model.outcome import Outcome
 from paddock.model.session import NEW
 from paddock.model.work_files import OutputFile
@@ -18,16 +19,18 @@ if TYPE_CHECKING:
     from paddock.gate.program_service import ProgramService
     from paddock.record.output.recording import OnOutput
     from paddock.surfaces.client.arguments import InputData
+    from paddock.surfaces.client.paddock import Paddock
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SessionOwner(Protocol):
-    """The Paddock of a session, as the session sees it: on this machine, or on a server."""
+    """The sessions of a Paddock, as one of them sees it: on this machine, or on a server."""
 
     @property
-    def execute(self) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        """`Paddock.exec`."""
+    def paddock(self) -> "Paddock":
+        """What sends the requests."""
         ...
 
     async def find_language(self, handle: str) -> str:
@@ -58,16 +61,11 @@ class SessionOwner(Protocol):
 class LocalSessions:
     """The sessions of one caller in an open Paddock."""
 
-    def __init__(
-        self,
-        programs: "Callable[[], ProgramService]",
-        actor: str,
-        execute: Callable[..., Coroutine[Any, Any, Outcome]],
-    ) -> None:
-        """Use what runs the programs of `actor`, and `Paddock.exec`."""
+    def __init__(self, programs: "Callable[[], ProgramService]", actor: str, paddock: "Paddock") -> None:
+        """Use what runs the programs of `actor`, and the Paddock that sends them."""
         self._programs = programs
         self._actor = actor
-        self.execute = execute
+        self.paddock = paddock
 
     async def find_language(self, handle: str) -> str:
         known = self._programs().find_session(self._actor, handle)
@@ -140,6 +138,7 @@ class InterpreterSession:
         self._opening = opening
         self._handle = handle
         self._attached = handle != NEW
+        self._changes: ChangesSummary | None = None
         self.files = SessionFiles(self, owner)
         """Its files."""
         self.expires_in_s = 0.0
@@ -196,7 +195,7 @@ class InterpreterSession:
         first: Mapping[str, InputData] = opening.pop("files", None) or {}
         check_type(first, Mapping, "files", "a dict of contents by path")
         check_type(files, (Mapping, type(None)), "files", "a dict of contents by path")
-        outcome = await self._owner.execute(
+        outcome = await self._owner.paddock.exec(
             language=self._language or await self._find_language(),
             code=code,
             session=self._handle,
@@ -212,7 +211,44 @@ class InterpreterSession:
         )
         if outcome.session is not None:
             self._handle, self.expires_in_s = outcome.session.id, outcome.session.expires_in_s
+            if outcome.session.number:  # it was executed
+                self._changes = outcome.changes
         return outcome
+
+    async def changes(self) -> ChangesSummary | None:
+        """Return what it has changed in its overlay since it was opened; None without the access `overlay`.
+
+        It is `outcome.changes` of the latest execution. Without one, an empty program is executed. The `id` is empty if
+        nothing was changed. Raises OutcomeError if that program fails.
+        """
+        if self._changes is None and (outcome := await self.run("")).changes is None:
+            outcome.check()
+        return self._changes
+
+    async def accept(self, *paths: str, merge: bool = False) -> Outcome:
+        """Write its changes at `paths`, or all that need no naming, to the workspace, as `Paddock.accept_changes`.
+
+        The session keeps its overlay. Raises ChangesNotFound if it has changed nothing, OutcomeError as `changes`.
+        """
+        return await self._owner.paddock.accept_changes(await self._find_changes(), *paths, merge=merge)
+
+    async def discard(self) -> Outcome:
+        """Delete the change set of the latest execution, as `Paddock.discard_changes`.
+
+        The files stay in the overlay, so that the next execution reports them again. Raises as `accept`.
+        """
+        return await self._owner.paddock.discard_changes(await self._find_changes())
+
+    async def _find_changes(self) -> str:
+        """Return the ID of its change set. Raises ChangesNotFound, and OutcomeError as `changes`."""
+        summary = await self.changes()
+        if summary is None:
+            raise ChangesNotFound(
+                'The session has no overlay, and thus no changes; open it with `access="overlay"`'
+            )
+        if not summary.id:
+            raise ChangesNotFound("The session has changed nothing in the workspace")
+        return summary.id
 
     async def _find_language(self) -> str:
         """Return the language of a session that was open before; without one, nothing runs."""
@@ -266,17 +302,20 @@ class BlockingSession:
 
     @staticmethod
     def _make_waiting(
-        method: Callable[Concatenate[InterpreterSession, P], Coroutine[Any, Any, Outcome]],
-    ) -> "Callable[Concatenate[BlockingSession, P], Outcome]":
-        """Return a method that runs `method` and waits for its outcome."""
+        method: Callable[Concatenate[InterpreterSession, P], Coroutine[Any, Any, T]],
+    ) -> "Callable[Concatenate[BlockingSession, P], T]":
+        """Return a method that runs `method` and waits for its result."""
 
         @wraps(method)
-        def wait(self: "BlockingSession", *args: P.args, **named: P.kwargs) -> Outcome:
+        def wait(self: "BlockingSession", *args: P.args, **named: P.kwargs) -> T:
             return self._wait(partial(method, self._session, *args, **named))
 
         return wait
 
     run = _make_waiting(InterpreterSession.run)
+    changes = _make_waiting(InterpreterSession.changes)
+    accept = _make_waiting(InterpreterSession.accept)
+    discard = _make_waiting(InterpreterSession.discard)
 
     def interrupt(self) -> None:
         """Interrupt the program that another thread executes."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_command
 
 from paddock.engines.servers.calls import unsolicited
@@ -23,6 +24,7 @@ VALUES = "it has more than 30000 values; ask for less at once, or raise `servers
 def few(monkeypatch):
     monkeypatch.setattr(unsolicited, "MAX_MESSAGES", 500)
     monkeypatch.setattr(unsolicited, "MESSAGES_PER_SECOND", 0)
+    monkeypatch.setattr(unsolicited, "ANSWER_TIMEOUT_S", PATIENCE_S)  # a busy machine reads answers late
     monkeypatch.setattr("paddock.engines.servers.calls.connection.STDERR_BYTES", 1_000_000)
     monkeypatch.setattr("paddock.engines.servers.calls.connection.STDERR_BYTES_PER_SECOND", 0)
 

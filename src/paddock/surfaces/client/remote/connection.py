@@ -18,6 +18,7 @@ from paddock.confinement.network.http_transport import ProxyTransport, describe_
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, PaddockError, RequestError
 from paddock.model.limits import MIB
+from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
 from paddock.surfaces.client.remote.answers import MAX_JSON_BYTES, read_json
 
@@ -129,16 +130,21 @@ class ApiConnection:
         method: str,
         path: str,
         *,
+        body: Json = None,
         max_bytes: int = MAX_JSON_BYTES,
         absence: type[Exception] | None = None,
     ) -> bytes:
-        """Send a request without a body and return the body of the answer.
+        """Send a request, with `body` as JSON unless it is None, and return the body of the answer.
 
         A GET is repeated if necessary. Raises PaddockError; `absence` with the server's explanation for 404 and 410.
         """
+        content = None if body is None else encode_json(body)
+        headers = {} if content is None else {"Content-Type": "application/json"}
 
         async def attempt() -> bytes:
-            async with self._open(method, path, absence=absence, read_s=ANSWER_S) as response:
+            async with self._open(
+                method, path, content=content, headers=headers, absence=absence, read_s=ANSWER_S
+            ) as response:
                 return await _read_bounded(response, max_bytes, self.server)
 
         try:
@@ -257,6 +263,11 @@ class ApiConnection:
             after_s = float(retry_after) if retry_after.isascii() and retry_after.isdecimal() else None
             raise TryAgain(error, reached=True, after_s=after_s, unknown=problem.name == _OUTCOME_UNKNOWN)
         raise error
+
+
+def encode_json(body: Json) -> bytes:
+    """Return the body of a request."""
+    return dumps(body, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 async def repeat(attempt: Callable[[], Awaitable[T]], *, safe: bool) -> T:

@@ -12,12 +12,11 @@ from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError, RequestError
 from paddock.model.limits import Calls, LimitOverrides
-from paddock.model.numbers import dumps
 from paddock.model.outcome import CallRecord, ConsoleLine, Outcome
 from paddock.model.request import GuestRun, RuntimeRun, ServerCall, Work
 from paddock.model.work_files import InputFile
 from paddock.surfaces.client.remote.answers import make_answer, read_json
-from paddock.surfaces.client.remote.connection import ApiConnection, TryAgain, repeat
+from paddock.surfaces.client.remote.connection import ApiConnection, TryAgain, encode_json, repeat
 
 if TYPE_CHECKING:
     from paddock.model.artifact import Stream
@@ -100,7 +99,7 @@ class RemoteExecution:
 
     def __init__(self, connection: ApiConnection, body: Mapping[str, Json], listeners: Listeners) -> None:
         self._connection = connection
-        self._content = dumps(body, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        self._content = encode_json(dict(body))
         self._listeners = listeners
         self._key = str(uuid4())
         self._id = ""

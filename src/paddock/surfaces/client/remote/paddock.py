@@ -15,10 +15,16 @@ import httpx2
 
 from paddock.confinement.network.http_transport import read_url_authority
 from paddock.model.base import Json
-from paddock.model.errors import ConfigurationError, PaddockError, RequestError, UnknownArtifact
+from paddock.model.errors import (
+    ChangesNotFound,
+    ConfigurationError,
+    PaddockError,
+    RequestError,
+    UnknownArtifact,
+)
 from paddock.model.limits import Calls, Grants, LimitOverrides
 from paddock.model.outcome import Outcome
-from paddock.model.request import Check, Work
+from paddock.model.request import ChangeSetRun, Check, Work
 from paddock.model.session import OpenSessions
 from paddock.policy.settings.loader import TOKEN_VARIABLE
 from paddock.surfaces.client.arguments import (
@@ -29,7 +35,7 @@ from paddock.surfaces.client.arguments import (
     read_whole_number,
 )
 from paddock.surfaces.client.paddock import OPEN_IT, Paddock
-from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES
+from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES, make_answer, read_json
 from paddock.surfaces.client.remote.connection import ApiConnection
 from paddock.surfaces.client.remote.execution import Listeners, RemoteExecution, make_body
 from paddock.surfaces.client.remote.sessions import RemoteSessions
@@ -152,7 +158,7 @@ class RemotePaddock(Paddock):
         return await self._find_sessions().list_open()
 
     def _find_sessions(self) -> RemoteSessions:
-        return RemoteSessions(self._require_connection, self.exec)
+        return RemoteSessions(self._require_connection, self)
 
     def _find_program(self, code: str | None, file: Path | str | None) -> Path | None:
         if file is not None:
@@ -180,6 +186,12 @@ class RemotePaddock(Paddock):
         body = {"kind": "tool", "tool": name, "inputs": read_object(inputs, "inputs")}
         timeout = read_whole_number("timeout_ms", timeout_ms)
         return await self._execute_body(body if timeout is None else {**body, "timeout_ms": timeout})
+
+    async def _settle_changes(self, work: ChangeSetRun) -> Outcome:
+        connection, path = self._require_connection(), f"/v1/changes/{work.id}/{work.action}"
+        body = None if work.action == "discard" else {"paths": list(work.paths), "merge": work.merge}
+        answer = await connection.send("POST", path, body=body, absence=ChangesNotFound)
+        return make_answer(Outcome, await read_json(answer))
 
     async def _execute_work(
         self,

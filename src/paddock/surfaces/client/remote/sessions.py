@@ -2,17 +2,16 @@
 
 import errno
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 from urllib.parse import quote
 
 from paddock.model.errors import PaddockError
-from paddock.model.outcome import Outcome
 from paddock.model.session import OpenSessions, SessionInfo
 from paddock.model.work_files import OutputFile
 from paddock.surfaces.client.arguments import encode_text
+from paddock.surfaces.client.paddock import Paddock
 from paddock.surfaces.client.remote.answers import MAX_FILE_BYTES, make_answer, make_answers, read_names
 from paddock.surfaces.client.remote.connection import ApiConnection
 
@@ -26,12 +25,10 @@ class _Absent(PaddockError):
 class RemoteSessions:
     """The sessions of one caller on a server."""
 
-    def __init__(
-        self, connection: Callable[[], ApiConnection], execute: Callable[..., Coroutine[Any, Any, Outcome]]
-    ) -> None:
-        """Use the connection of an open Paddock, and its `exec`."""
+    def __init__(self, connection: Callable[[], ApiConnection], paddock: Paddock) -> None:
+        """Use the connection of an open Paddock."""
         self._connection = connection
-        self.execute = execute
+        self.paddock = paddock
 
     async def list_open(self) -> OpenSessions:
         """Return the open sessions, the oldest first, and the names of the replicas that did not answer."""

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock
 
 RUN_PROGRAM = (
-    "Use this to run a program, confined in the workspace. "
-    "Returns its output; query_output reads what was cut."
+    "Use this to run a confined program in the workspace. Returns output; query_output reads what was cut."
 )
 QUERY_OUTPUT = "Use this to search or page stored output."
 _MODES = "summary: its lines; minimal: a handle alone; intent: lines with query_terms; digest: errors and failed tests"
