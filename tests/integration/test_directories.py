@@ -171,6 +171,41 @@ def test_what_is_writable_in_a_directory_does_not_widen_the_workspace(tier, fold
 
 
 @tiers
+@pytest.mark.parametrize("access", ["read-only", "overlay"])
+def test_a_directory_for_writing_does_not_hold_a_workspace_that_is_not(tier, access, folders):
+    workspace, _ = folders
+    above = workspace.parent
+    grants = ProcessGrants(workspace=workspace, access=access, writable=(above,), searched=(above,))
+    result = run(tier, grants, f"touch {workspace}/new")
+    assert (result.status, result.reason) == (
+        Status.INVALID,
+        f"{above} cannot be granted for writing: it holds the workspace {workspace}, to which the access is {access}; "
+        "grant a directory that does not hold it, or the access workspace-write",
+    )
+
+
+@tiers
+def test_a_directory_that_a_program_replaced_by_a_link_is_not_granted(tier, folders):
+    workspace, data = folders
+    for folder in folders:
+        (folder / "out").symlink_to(workspace.parent / "home")
+        grants = ProcessGrants(
+            workspace=workspace,
+            access="read-only",
+            writable=(data,),
+            readable=(folder / "out",),
+            searched=(data, folder / "out"),
+        )
+        (workspace.parent / "home").mkdir(exist_ok=True)
+        result = run(tier, grants, "true")
+        assert (result.status, result.reason) == (
+            Status.INVALID,
+            f"{folder}/out leads through a link in {folder}, which a program may have made; grant the directory that "
+            "is meant",
+        )
+
+
+@tiers
 def test_a_link_in_a_directory_leads_nowhere(tier, folders):
     workspace, data = folders
     secret = workspace.parent / "secret"

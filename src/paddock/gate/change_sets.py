@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from paddock.model.base import Json, count
 from paddock.model.changes import Change
 from paddock.model.errors import ChangesCorrupted, ChangesError
+from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
 from paddock.model.request import ChangesAction, ChangeSetRun
+from paddock.model.texts import cut_middle
 from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
 
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
 MAX_PATH_CHARS = 4096
 _SHOWN_LINES = 60
-_SHOWN_CHARS = 2400
+_SHOWN_CHARS = 2000
+"""Maximum length of the beginning of the difference in a question. All of it has 4,000 characters, and whatever is
+longer loses its middle: nothing that a caller chooses may push another line out."""
+_SHOWN_GUARDED_CHARS = 1000
+_SHOWN_NAMES_CHARS = 200
 
 
 def open_store(settings: OverlaySettings) -> "ChangeStore":
@@ -101,24 +107,58 @@ class ChangeSets:
 
     def compare(self, stored: "StoredChanges", paths: Sequence[str] = ()) -> "Iterator[FileDiff]":
         """Yield the differences at the paths of a set, or all. Raises ChangesError."""
-        from paddock.engines.changes.differ import Differ
         from paddock.engines.changes.plan import select_changes
 
         changes = select_changes(stored.change_set.changes, paths, guards=False).changes if paths else None
-        yield from Differ(self.store, stored.id, self._hide).compare(changes or stored.change_set.changes)
+        yield from self._compare(stored, changes or stored.change_set.changes)
+
+    def _compare(self, stored: "StoredChanges", changes: Sequence[Change]) -> "Iterator[FileDiff]":
+        from paddock.engines.changes.differ import Differ
+
+        return Differ(self.store, stored.id, self._hide).compare(changes)
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
-        """Return the beginning of what work would change, as lines for the person who is asked. Raises ChangesError."""
+        """Return what work would change, as lines for the person who is asked.
+
+        They are the number of paths, each path that must be named, and the beginning of the difference. Raises
+        ChangesError, also if the paths that must be named need more space than a question has.
+        """
+        from paddock.engines.changes.plan import describe_guard, is_guarded
+
         stored = self._load(work, workspace)
-        lines = [self._summarize(stored, work)]
+        changes = self._select(stored, work, workspace)
+        guarded = [f"{describe_guard(each)}: {print_path(each.path)}" for each in changes if is_guarded(each)]
+        if work.action == "discard":
+            guarded = []
+        if sum(map(_measure, guarded)) > _SHOWN_GUARDED_CHARS:
+            raise ChangesError(
+                f"A question cannot show all paths that must be named ({len(guarded)}); name fewer of them, or use the "
+                f"command line: paddock changes {work.action} {stored.id}"
+            )
+        lines = [_summarize(stored, changes, work.paths), *guarded]
         left = _SHOWN_CHARS
-        for diff in self.compare(stored, work.paths):
+        for diff in self._compare(stored, changes):
             for line in diff.lines:
-                left -= len(line)
+                left -= _measure(line)
                 if left < 0 or len(lines) > _SHOWN_LINES:
                     return (*lines, f"... (more: paddock changes diff {stored.id})")
                 lines.append(line)
         return tuple(lines)
+
+    def _select(self, stored: "StoredChanges", work: ChangeSetRun, workspace: Path) -> "Sequence[Change]":
+        """Return the changes of a set that work would make or take back. Raises ChangesError."""
+        from paddock.engines.changes.plan import select_changes
+        from paddock.engines.changes.undo import list_reverse
+
+        changes = self._make_acceptor(workspace).list_changes(stored)
+        if work.action == "discard":
+            return changes
+        if work.action == "accept":
+            return select_changes(changes, work.paths).changes
+        undone = {
+            each.path for each in select_changes(list_reverse(stored), work.paths, guards=False).changes
+        }
+        return [each for each in changes if each.path in undone]
 
     def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
         """Accept, discard or undo. Raises ChangesError; then nothing was changed."""
@@ -144,14 +184,6 @@ class ChangeSets:
     def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
         return self.store.find(work.id, workspace)
 
-    def _summarize(self, stored: "StoredChanges", work: ChangeSetRun) -> str:
-        kinds = [each.kind for each in stored.change_set.changes]
-        counts = {"added": kinds.count("added"), "deleted": kinds.count("deleted")}
-        counts["modified"] = len(kinds) - sum(counts.values())
-        listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()) if number)
-        named = f"; only {', '.join(_print_paths(work.paths))}" if work.paths else ""
-        return f"{count(len(kinds), 'path')}: {listed}{named}"
-
     def _make_acceptor(self, workspace: Path) -> "Acceptor":
         from paddock.engines.changes.accept import Acceptor
 
@@ -162,6 +194,23 @@ class ChangeSets:
             return find_protected_paths(self._settings, workspace)
 
         return Acceptor(self.store, workspace, list_hidden, list_protected)
+
+
+def _summarize(stored: "StoredChanges", changes: Sequence[Change], named: Sequence[str]) -> str:
+    """Return how many paths of a set would be changed, and the beginning of the named ones."""
+    kinds = [each.kind for each in changes]
+    counts = {"added": kinds.count("added"), "deleted": kinds.count("deleted")}
+    counts["modified"] = len(kinds) - sum(counts.values())
+    listed = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()) if number)
+    whole = count(len(stored.change_set.changes), "path")
+    text = f"{len(kinds)} of {whole}: {listed or 'none'}"
+    names = ", ".join(_print_paths([*dict.fromkeys(named)]))
+    return f"{text}; named: {cut_middle(names, _SHOWN_NAMES_CHARS)}" if names else text
+
+
+def _measure(line: str) -> int:
+    """Return how many characters a question needs for a line."""
+    return len(dumps(line, ensure_ascii=False)) + len(", ")
 
 
 def find_hidden_paths(settings: Settings, workspace: Path) -> list[str]:

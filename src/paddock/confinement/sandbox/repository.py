@@ -48,7 +48,7 @@ _PROTECTED = (
 _HEAD = re.compile(r"ref: (refs/heads/[^\0\n]+)\n?")
 _SECRET_SECTIONS = ("credential.", "url.")
 _SECRET_ENDS = ("extraheader", "password", "passphrase", "smtppass", "imap.pass", "token", "secret", "apikey")
-_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s\"@]*)@")
+_USER_OF_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s\"]*)@")
 
 
 class Repository(NamedTuple):
@@ -152,14 +152,13 @@ def find_repository(workspace: str, *, writes: bool, in_namespaces: bool) -> Rep
 def filter_config(text: str) -> str | None:
     """Return git's configuration without credentials; None if it has none."""
     entries = list(parse_entries(text))
-    kept = [
-        (key, value)
+    filtered = "".join(
+        _render_entry(key, value)
         for key, value in entries
         if not key.startswith(_SECRET_SECTIONS) and not key.endswith(_SECRET_ENDS)
-    ]
-    if kept == entries and _clean(text) == text:
-        return None
-    return "".join(_render_entry(key, value) for key, value in kept)
+    )
+    # The text has comments as well; the entries have no quotes and escapes, which may divide an address.
+    return None if list(parse_entries(filtered)) == entries and _clean(text) == text else filtered
 
 
 def _clean(text: str) -> str:

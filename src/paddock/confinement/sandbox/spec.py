@@ -22,6 +22,7 @@ from paddock.confinement.sandbox.child.protection import (
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
+from paddock.confinement.sandbox.directories import explain_refusal, is_the_kernels
 from paddock.confinement.sandbox.repository import Repository
 from paddock.foundation.files import SYSTEM_FOLDERS
 from paddock.model.errors import ConfigurationError
@@ -92,21 +93,18 @@ def check(argv: Sequence[str], grants: ProcessGrants, own: Sequence[str] = ()) -
             raise GrantError(f"{path} is not an absolute path of a file or directory that exists")
     for path in (*folders, *grants.readable):
         real = os.path.realpath(path)
-        if real == "/" or _is_the_kernels(real):
+        if real == "/" or is_the_kernels(real):
             raise GrantError(f"{path} can never be granted")
         if path in folders or path in grants.searched:
             _check_vacancy(path, real, grants, own)
+    for path in grants.searched:
+        if reason := explain_refusal(path, grants, folders):
+            raise GrantError(reason)
     if grants.cwd:
         _check_vacancy(grants.cwd, str(grants.cwd), grants, own)
     for name, value in grants.environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise GrantError(f"{name!r} is not the name of an environment variable with a value")
-
-
-def _is_the_kernels(path: str) -> bool:
-    """Return whether a real path is in /proc or /dev; files in shared memory count as ordinary files."""
-    kernels = any(state_paths.is_below(path, folder) for folder in ("/proc", "/dev"))
-    return kernels and not any(state_paths.is_below(path, folder) for folder in namespaces.PRIVATE_FOLDERS)
 
 
 def _check_vacancy(path: Path, real: str, grants: ProcessGrants, own: Sequence[str]) -> None:

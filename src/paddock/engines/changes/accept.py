@@ -26,6 +26,7 @@ from paddock.engines.changes.plan import (
     STAGING_PREFIX,
     PathNote,
     check_set,
+    decides_for_git,
     is_among,
     plan_modes,
     plan_steps,
@@ -147,7 +148,9 @@ class Acceptor:
             why = error.strerror or str(error)
             raise ChangesError(f"The protected paths of the workspace cannot be listed: {why}") from error
         return tuple(
-            each.replace(protected=True) if is_among(each.path.casefold(), protected) else each
+            each.replace(protected=True)
+            if is_among(each.path.casefold(), protected) or decides_for_git(each.path, each.after)
+            else each
             for each in stored.change_set.changes
         )
 

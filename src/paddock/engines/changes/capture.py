@@ -12,7 +12,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import posixpath
 import stat
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +26,7 @@ from paddock.confinement.sandbox.child.protection import (
     list_protected_paths,
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
-from paddock.engines.changes.plan import is_at_or_below, list_above, sort_key
+from paddock.engines.changes.plan import decides_for_git, is_at_or_below, leads_out, list_above, sort_key
 from paddock.engines.changes.tree import MAX_DEPTH, Folder, read_pieces
 from paddock.model.changes import Change, ChangeKind, ChangeSet, FileFacts, OverlayMethod
 from paddock.model.errors import ChangesTooLarge
@@ -348,13 +347,13 @@ class _Capture:
             after=after,
             binary=is_binary,
             protected=self._is_protected(path, before, after),
-            outward=after is not None and after.target is not None and _leads_out(path, after.target),
+            outward=after is not None and after.target is not None and leads_out(path, after.target),
             changed_meanwhile=is_file and found is not None and found.st_ctime_ns > self._overlaid.opened_ns,
         )
 
     def _is_protected(self, path: str, before: FileFacts | None, after: FileFacts | None) -> bool:
         """Return whether a path is protected, or takes the place of a directory above a protected one."""
-        if not self._protected.isdisjoint((path, *list_above(path))):
+        if decides_for_git(path, after) or not self._protected.isdisjoint((path, *list_above(path))):
             return True
         stays_folder = all(facts is None or facts.type == "directory" for facts in (before, after))
         return not stays_folder and path in self._above_protected
@@ -451,11 +450,6 @@ def _name_kind(before: FileFacts | None, after: FileFacts | None) -> ChangeKind:
     if after is None:
         return "deleted"
     return "mode" if before.replace(mode=after.mode) == after else "modified"
-
-
-def _leads_out(path: str, target: str) -> bool:
-    whole = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return target.startswith("/") or whole == ".." or whole.startswith("../")
 
 
 def _is_encodable(path: str) -> bool:

@@ -24,6 +24,9 @@ _CONTEXT_LINES = 3
 _NO_FILE = "/dev/null"
 
 
+_WITHOUT_SECRETS = "secrets are not shown, and may differ"
+
+
 class FileDiff(NamedTuple):
     """The difference at one path."""
 
@@ -83,6 +86,8 @@ class Differ:
             return FileDiff(
                 path, (*heading, f"Contents of {path} differ only in secrets, which are not shown")
             )
+        if any(self._hide(text) != text for text in texts if isinstance(text, str)):
+            heading.append(_WITHOUT_SECRETS)
         added = sum(line.startswith("+") for line in body[2:])
         removed = sum(line.startswith("-") for line in body[2:])
         return FileDiff(path, (*heading, *body), added, removed)

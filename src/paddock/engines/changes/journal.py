@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
-from paddock.engines.changes.plan import Step
+from paddock.engines.changes.plan import STAGING_PREFIX, Step
 from paddock.foundation.own_files import open_own, read_own
 from paddock.model.changes import Change
 from paddock.record.changes.state import ChangesState
@@ -115,6 +115,8 @@ def read_journal(path: Path) -> JournalContent | None:
         tuple(Step(kind, path, name, (mode[0], mode[1])) for kind, path, name, mode in fields["steps"]),
         ChangesState.model_validate(fields["state"]),
     )
+    if not head.staging.startswith(STAGING_PREFIX) or "/" in head.staging:
+        raise ValueError("its staging directory is none of Paddock's")
     inodes = {str(k): int(v) for k, v in json.loads(lines[1])["inodes"].items()} if len(lines) > 1 else None
     return JournalContent(head, inodes, applied=len(lines) > 2)
 

@@ -14,6 +14,9 @@ STAGING_PREFIX = ".paddock-accept-"
 _MAX_NAME_BYTES = 255
 _MAX_PATH_BYTES = 4000
 _OWNER_ACCESS = 0o700
+_OBEYED_BY_GIT = frozenset({"hooks", "config", "config.worktree", "commondir"})
+_INNER_REPOSITORIES = frozenset({"modules", "worktrees"})
+"""Directories in the folder of a repository that hold others. gitrepository-layout(5)"""
 
 
 class PathNote(NamedTuple):
@@ -85,7 +88,34 @@ def check_set(set_id: str, change_set: ChangeSet) -> None:
 
 def is_guarded(change: Change) -> bool:
     """Return whether a change is accepted only if its path is named."""
-    return change.protected or change.outward or _leads_out(change)
+    target = None if change.after is None else change.after.target
+    return change.protected or change.outward or (target is not None and leads_out(change.path, target))
+
+
+def decides_for_git(path: str, after: FileFacts | None) -> bool:
+    """Return whether a path becomes what git obeys in a repository, at any depth and in any case.
+
+    `git status` also runs what the configuration of a submodule names.
+    """
+    parts = path.casefold().split("/")
+    if after is None or ".git" not in parts:
+        return False
+    inner = parts[parts.index(".git") + 1 :]
+    if not inner:
+        return after.type != "directory"  # it names the folder of the repository
+    return inner[0] in _OBEYED_BY_GIT or (
+        inner[0] in _INNER_REPOSITORIES and not _OBEYED_BY_GIT.isdisjoint(inner)
+    )
+
+
+def leads_out(path: str, target: str) -> bool:
+    """Return whether a link at a path of the workspace may lead out of it.
+
+    Every `..` after a name counts, because that name may be a link to a directory higher up.
+    """
+    parts = [part for part in target.split("/") if part not in {"", "."}]
+    ups = len([*itertools.takewhile(lambda part: part == "..", parts)])
+    return target.startswith("/") or ".." in parts[ups:] or ups > path.count("/")
 
 
 def describe_guard(change: Change) -> str:
@@ -244,14 +274,6 @@ def _is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _leads_out(change: Change) -> bool:
-    target = None if change.after is None else change.after.target
-    if target is None:
-        return False
-    whole = posixpath.normpath(posixpath.join(posixpath.dirname(change.path), target))
-    return target.startswith("/") or whole == ".." or whole.startswith("../")
 
 
 def _is_directory(facts: FileFacts | None) -> TypeGuard[FileFacts]:

@@ -9,7 +9,7 @@ from paddock.gate.watchers import Watchers
 from paddock.gate.work.kind import Context, Kind, shorten_name
 from paddock.model.base import Json, count
 from paddock.model.errors import ChangesError, ChangesNotFound
-from paddock.model.limits import Grants
+from paddock.model.limits import Grants, narrower
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
 from paddock.model.request import ChangeSetRun, ExecutionRequest
 from paddock.policy.decisions.decision import hash_bytes
@@ -44,18 +44,25 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
     def judge(
         self, request: ExecutionRequest, work: ChangeSetRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
+        is_person = request.surface in _PERSONS and request.parent is None
+        objections: list[Reason] = []
+        # A person may accept what programs that only read have changed in overlays.
+        calls = request.calls if is_person else narrower(request.calls, settings.grants.calls)
+        if calls != "run":
+            what = f"{self.label(work)} changes something, but this run may only read ({calls})"
+            objections.append(("grants.calls", f"{what}; use a run with calls = 'run'"))
         questions: list[Reason] = []
         if (
             work.action != "discard"
-            and (request.surface not in _PERSONS or request.parent is not None)
+            and not is_person
             and not self._is_allowed_by_owner(request, work, settings)
         ):
             questions.append(("changes", f"{self.label(work)} needs a person's approval"))
-        return Judgement({"grants": Grants()}, [], [], questions=tuple(questions))
+        return Judgement({"grants": Grants()}, [], objections, questions=tuple(questions))
 
     def describe(self, request: ExecutionRequest, work: ChangeSetRun) -> tuple[str, dict[str, Json]]:
         given: dict[str, Json] = {"id": work.id}
-        if work.paths:
+        if work.paths and not work.shown:  # what is shown has their beginning, and is bounded
             given["paths"] = list[Json](work.paths)
         if work.merge:
             given["merge"] = True

@@ -295,7 +295,11 @@ def test_in_a_directory_of_a_repository_all_but_what_commits_change_is_covered(
         ("[github]\n\toauth-token = x\n", ""),
         ('[remote "o"]\n\turl = https://me:pw@x.org/a@b\n', '[remote "o"]\n\turl = "https://x.org/a@b"\n'),
         ('[remote "o"]\n\turl = https://token@x.org\n', '[remote "o"]\n\turl = "https://x.org"\n'),
+        ('[remote "o"]\n\turl = https://me:p@w@x.org\n', '[remote "o"]\n\turl = "https://x.org"\n'),
+        ('[remote "o"]\n\turl = https://me:"p"w@x.org\n', '[remote "o"]\n\turl = "https://x.org"\n'),
+        ('[remote "o"]\n\turl = https://me:p\\\nw@x.org\n', '[remote "o"]\n\turl = "https://x.org"\n'),
         ('[remote "o"]\n\turl = ssh://git:pw@x.org\n', '[remote "o"]\n\turl = "ssh://git@x.org"\n'),
+        ('[remote "https://a:b\\@c"]\n\tfetch = x\n', '[remote "https://c"]\n\tfetch = "x"\n'),
         ('[remote "https://a:b@c"]\n\tfetch = x\n', '[remote "https://c"]\n\tfetch = "x"\n'),
         ("# https://me:pw@x.org\n[core]\n\tx = 1\n", '[core]\n\tx = "1"\n'),
         (

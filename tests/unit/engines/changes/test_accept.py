@@ -131,7 +131,9 @@ def test_protected_paths_and_outward_links_are_accepted_only_by_name(case: Case)
     def alter(root: Path) -> None:
         (root / "out").symlink_to("/etc/passwd")
         (root / "src/up").symlink_to("../../other")
-        (root / "inner").symlink_to("src/../README")
+        (root / "inner").symlink_to("src/one")
+        (root / "src/top").symlink_to("..")  # `beside` leads out through it
+        (root / "beside").symlink_to("src/top/../other")
         (root / "hooks").mkdir()
         (root / "hooks/run").write_text("x")
 
@@ -144,8 +146,9 @@ def test_protected_paths_and_outward_links_are_accepted_only_by_name(case: Case)
         adapt=lambda change: change.replace(protected=change.path.startswith("hooks")),
     )
     report = case.accept(set_id)
-    assert report.accepted == ("inner",)
+    assert report.accepted == ("inner", "src/top")
     assert report.left == (
+        PathNote("beside", "a link out of the workspace; name it to accept it"),
         PathNote("hooks", "protected; name it to accept it"),
         PathNote("hooks/run", "protected; name it to accept it"),
         PathNote("out", "a link out of the workspace; name it to accept it"),
@@ -156,7 +159,7 @@ def test_protected_paths_and_outward_links_are_accepted_only_by_name(case: Case)
         (),
         (PathNote("hooks/run", "it needs hooks, which is left"),),
     )
-    assert case.accept(set_id, "hooks", "hooks/run", "out", "src/up").left == ()
+    assert case.accept(set_id, "beside", "hooks", "hooks/run", "out", "src/up").left == ()
     assert read_tree(case.workspace) == read_tree(case.changed)
 
 

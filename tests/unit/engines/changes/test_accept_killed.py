@@ -138,6 +138,11 @@ def test_a_damaged_journal_is_reported(tmp_path: Path) -> None:
         journal.write_text(text)
         with pytest.raises(ChangesError, match="its journal is damaged"), Acceptor(store, workspace).open():
             pass
+    head = {"set_id": "x", "action": "accept", "changes": [], "steps": [], "state": {}}
+    for staging in ("..", f"{STAGING_PREFIX}/../../outside"):
+        journal.write_text(f"{json.dumps({**head, 'staging': staging})}\n")
+        with pytest.raises(ChangesError, match="its journal is damaged"), Acceptor(store, workspace).open():
+            pass
     journal.write_text('{"set_id"')  # nothing had happened yet
     with Acceptor(store, workspace).open() as recovery:
         assert recovery is None

@@ -215,6 +215,28 @@ def test_hooks_where_the_changed_configuration_says_are_protected(layers: Layers
     assert changes == {".git/config": True, "tools": True, "tools/pre-commit": True}
 
 
+def test_what_git_obeys_in_a_repository_at_any_depth_is_protected(layers: Layers) -> None:
+    protected = [
+        "a/b/c/.git/commondir",
+        "a/b/c/.git/config",
+        "a/b/c/.git/hooks/pre-commit",
+        "a/b/c/.git/modules/x/y/config",
+        "linked/.git",
+        "pointer/.GIT",
+    ]
+    for path in (*protected, "a/b/c/.git/HEAD", "a/b/c/.git/refs/heads/config", "a/config", "hooks/x"):
+        (layers.upper / path).parent.mkdir(parents=True, exist_ok=True)
+        if path == "linked/.git":
+            (layers.upper / path).symlink_to("../a")
+        else:
+            (layers.upper / path).write_text("x")
+    changes = layers.read().changes
+    found = [
+        each.path for each in changes if each.protected and each.after and each.after.type != "directory"
+    ]
+    assert found == protected
+
+
 def test_a_million_names_are_not_read(layers: Layers) -> None:
     for number in range(150):
         (layers.upper / f"{number}").touch()

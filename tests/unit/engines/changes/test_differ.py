@@ -35,6 +35,7 @@ def test_lines_of_a_file_are_compared(tmp_path: Path) -> None:
 
     assert render(tmp_path, alter) == [
         "diff a/a.txt b/a.txt",
+        "secrets are not shown, and may differ",
         "--- a/a.txt",
         "+++ b/a.txt",
         "@@ -5,6 +5,7 @@",
@@ -73,6 +74,28 @@ def test_what_differs_only_in_secrets_says_so(tmp_path: Path) -> None:
     assert differ.render(store.read(set_id).changes, 1000).split("\n") == [
         "diff a/k b/k",
         "Contents of k differ only in secrets, which are not shown",
+    ]
+
+
+def test_a_line_that_differs_only_in_secrets_beside_another_change_is_mentioned(tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace/k").write_text("s3cret\n1\n2\n3\n4\na\n")
+    shutil.copytree(tmp_path / "workspace", tmp_path / "changed")
+    (tmp_path / "changed/k").write_text("s4cret\n1\n2\n3\n4\nb\n")
+    store = ChangeStore(tmp_path / "store")
+    set_id = make_change_set(store, tmp_path / "workspace", tmp_path / "changed")
+    differ = Differ(store, set_id, lambda text: text.replace("s3cret", "X").replace("s4cret", "X"))
+    assert differ.render(store.read(set_id).changes, 1000).split("\n") == [
+        "diff a/k b/k",
+        "secrets are not shown, and may differ",
+        "--- a/k",
+        "+++ b/k",
+        "@@ -3,4 +3,4 @@",
+        " 2",
+        " 3",
+        " 4",
+        "-a",
+        "+b",
     ]
 
 

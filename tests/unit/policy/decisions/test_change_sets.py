@@ -8,7 +8,7 @@ from paddock.gate.work import KINDS
 from paddock.model.request import ChangesAction, ChangeSetRun, ExecutionRequest
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.settings.rules import PolicySettings, Rule
-from paddock.policy.settings.schema import Settings
+from paddock.policy.settings.schema import GrantSettings, Settings
 
 ID = f"changes-{'0' * 32}"
 
@@ -54,3 +54,30 @@ def test_rules_match_what_is_done() -> None:
     allow = Rule(effect="allow", changes="discard")
     assert decide("cli", "discard", allow) == (True, ())
     assert decide("cli", "accept", allow) == (False, ())
+
+
+@pytest.mark.parametrize("action", ["accept", "undo", "discard"])
+def test_a_run_that_may_only_read_changes_nothing_even_if_a_rule_allows_it(action: ChangesAction) -> None:
+    rule = Rule(effect="allow", changes="*", origin="user")
+    policy = Policy(Settings(policy=PolicySettings(rule=(rule,))), KINDS)
+    work = ChangeSetRun(action=action, id=ID)
+    for calls in ("read_only", "dry_run"):
+        request = ExecutionRequest(
+            surface="sequence", parent="x", workspace=Path("/w"), work=work, calls=calls
+        )
+        decision = policy.decide(request)
+        assert (decision.allowed, decision.asks, decision.rule) == (False, (), "grants.calls")
+
+
+def test_a_person_accepts_what_programs_that_only_read_changed() -> None:
+    policy = Policy(Settings(grants=GrantSettings(calls="read_only")), KINDS)
+    work = ChangeSetRun(action="accept", id=ID)
+    decisions = [
+        policy.decide(ExecutionRequest(surface=surface, workspace=Path("/w"), work=work))
+        for surface in ("cli", "http")
+    ]
+    assert [each.allowed for each in decisions] == [True, False]
+    assert decisions[1].reasons == (
+        "accepting changes into the workspace changes something, but this run may only read (read_only); "
+        "use a run with calls = 'run'",
+    )

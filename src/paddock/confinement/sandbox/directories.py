@@ -1,0 +1,33 @@
+"""Which directories are refused: the kernel's, those that would widen a grant, and those that a program has chosen."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from paddock.confinement.sandbox.child import namespaces
+from paddock.confinement.sandbox.child.paths import is_below
+from paddock.model.process import ProcessGrants
+
+
+def is_the_kernels(path: str) -> bool:
+    """Return whether a real path is in /proc or /dev; files in shared memory count as ordinary files."""
+    kernels = any(is_below(path, folder) for folder in ("/proc", "/dev"))
+    return kernels and not any(is_below(path, folder) for folder in namespaces.PRIVATE_FOLDERS)
+
+
+def explain_refusal(path: Path, grants: ProcessGrants, folders: Sequence[Path]) -> str:
+    """Return why a directory may not be granted; "" if it may. `folders` are those that a job works in."""
+    real = os.path.realpath(path)
+    workspace = "" if grants.workspace is None else os.path.realpath(grants.workspace)
+    if grants.access in {"read-only", "overlay"} and path in grants.writable and is_below(workspace, real):
+        return (
+            f"{path} cannot be granted for writing: it holds the workspace {grants.workspace}, to which the access is "
+            f"{grants.access}; grant a directory that does not hold it, or the access workspace-write"
+        )
+    for folder in folders:
+        if path.is_relative_to(folder) and real != str(folder.resolve() / path.relative_to(folder)):
+            return (
+                f"{path} leads through a link in {folder}, which a program may have made; grant the directory that is "
+                "meant"
+            )
+    return ""
