@@ -272,7 +272,10 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "allow the question": now(lambda t, own: t.answer_question(own.question, "once")),
     "deny the question": now(lambda t, own: t.answer_question(own.question, "denied")),
     "find the question in a directory": answer_in_directory,
-    "read records": now(lambda t, _own: t.find_records()),
+    # The records of an own attempt to replay name the owner whom the attempt named.
+    "read records": now(
+        lambda t, _own: [each for each in t.find_records() if each.fields.get("kind") != "replay"]
+    ),
     "read records of the running request": now(lambda t, own: t.find_records(name=own.running)),
     "read records of the request that asks": now(
         lambda t, own: t.find_records(name=own.asking, event="asked")
