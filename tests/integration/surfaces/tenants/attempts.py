@@ -201,6 +201,11 @@ def now(work: Callable[[Tenant, Belongings], object]) -> Attempt:
     return attempt
 
 
+async def find_records(tenant: Tenant) -> list[Any]:
+    """Return the records that a user sees, without its attempts to replay: these have the owner whom it named."""
+    return [each for each in await tenant.find_records() if each.fields.get("kind") != "replay"]
+
+
 def _sessions(tenant: Tenant) -> Any:
     return tenant.opened.programs.sessions
 
@@ -272,10 +277,7 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "allow the question": now(lambda t, own: t.answer_question(own.question, "once")),
     "deny the question": now(lambda t, own: t.answer_question(own.question, "denied")),
     "find the question in a directory": answer_in_directory,
-    # The records of an own attempt to replay name the owner whom the attempt named.
-    "read records": now(
-        lambda t, _own: [each for each in t.find_records() if each.fields.get("kind") != "replay"]
-    ),
+    "read records": now(lambda t, _own: find_records(t)),
     "read records of the running request": now(lambda t, own: t.find_records(name=own.running)),
     "read records of the request that asks": now(
         lambda t, own: t.find_records(name=own.asking, event="asked")
