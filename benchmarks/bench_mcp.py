@@ -115,7 +115,7 @@ def measure(scale: Scale) -> list[Line]:
                 figures[name].append(client.timed("tools/call", asked))
                 time.sleep(0.01)  # agents think between calls, and spare workers come up
         alone, beside = _beside(client, call, scale.of(100, 5), _SPIN, programs=1, limit_ms=2_000)
-    recorded, unrecorded = _recorded(scale.of(200, 5))
+    recorded, unrecorded = _measure_recording(scale.of(200, 5))
     swelling = [_beside_swelling(call, scale.of(100, 5), count) for count in (_REFUSED, _ALLOWED)]
     return [
         Line("execute_code of a trivial program, p50", median(figures["execute"]), "ms", at_most(5)),
@@ -155,7 +155,7 @@ def measure(scale: Scale) -> list[Line]:
     ]
 
 
-def _recorded(rounds: int) -> tuple[list[float], list[float]]:
+def _measure_recording(rounds: int) -> tuple[list[float], list[float]]:
     """Return the times of a program that is recorded, and those of the same program that is not, in turns."""
     call = {"name": "execute_code", "arguments": {"code": "return 1 + 1"}}
     recorded = {**call, "arguments": {**call["arguments"], "record": True}}
@@ -164,7 +164,7 @@ def _recorded(rounds: int) -> tuple[list[float], list[float]]:
         assert answer["structuredContent"]["status"] == "ok", answer
         figures = interleaved(
             {
-                name: lambda asked=asked: _timed(client, asked)
+                name: lambda asked=asked: _time_call(client, asked)
                 for name, asked in (("with", recorded), ("without", call))
             },
             rounds,
@@ -172,7 +172,7 @@ def _recorded(rounds: int) -> tuple[list[float], list[float]]:
     return figures["with"], figures["without"]
 
 
-def _timed(client: Client, call: dict[str, Any]) -> float:
+def _time_call(client: Client, call: dict[str, Any]) -> float:
     time.sleep(0.01)  # spare workers come up
     return client.timed("tools/call", call)
 

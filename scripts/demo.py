@@ -121,7 +121,7 @@ def main() -> int:
     (paddock.state / "memory.jsonl").unlink(missing_ok=True)
 
     broken = friendly(paddock) + computed(paddock) + tools(paddock) + programs(paddock) + session(paddock)
-    broken += reviewed(paddock) + hostile(paddock) + record(paddock)
+    broken += review_changes(paddock) + hostile(paddock) + record(paddock)
     heading("Done" if not broken else "Not as promised")
     for text in broken:
         print(f"  {text}")
@@ -242,7 +242,7 @@ def summary(paddock: Paddock, outcome: Outcome) -> None:
         print(f"  {name:12} {text}")
 
 
-def reviewed(paddock: Paddock) -> list[str]:
+def review_changes(paddock: Paddock) -> list[str]:
     """Let a program refactor a file in an overlay, accept one path, discard the other, and return what is wrong."""
     heading("A program that refactors a file, and a person who accepts the difference")
     workspace = paddock.state / "review"

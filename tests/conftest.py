@@ -134,7 +134,7 @@ def _start_of_commands(request: pytest.FixtureRequest) -> Iterator[None]:
     with ExitStack() as stack:
         if room.startswith(FORKED) and not room.startswith(EXECUTED):
             stack.enter_context(forked.forking())
-            stack.enter_context(proofs.remembered())
+            stack.enter_context(proofs.remember_proofs())
         yield
 
 

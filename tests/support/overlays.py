@@ -32,7 +32,7 @@ class OverlayEnd(NamedTuple):
     changes: ChangeSet
 
     @property
-    def listed(self) -> list[tuple[str, str]]:
+    def change_list(self) -> list[tuple[str, str]]:
         """The kind and the path of each change."""
         return [(change.kind, change.path) for change in self.changes.changes]
 

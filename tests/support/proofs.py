@@ -56,7 +56,7 @@ def _describe_process() -> tuple[Hashable, ...]:
 
 
 @contextmanager
-def remembered() -> Iterator[None]:
+def remember_proofs() -> Iterator[None]:
     """Have this process prove each tier once meanwhile."""
     tiers.prove = _prove_once
     try:

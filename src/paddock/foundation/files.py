@@ -9,7 +9,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -24,6 +24,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Directories that every program may read; some are links into /usr, or missing."""
 _NEW_SUFFIX = ".new"
+_PIECE_BYTES = 1024 * 1024
 MAX_FILE_BYTES = 64 * 1024 * 1024
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -88,11 +89,31 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     except BaseException:
         Path(made).unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Write the names in a directory to disk. Raises OSError."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def read_pieces(file: int) -> Iterator[bytes]:
+    """Yield an open file from its start, in pieces of 1 MiB. Raises OSError."""
+    offset = 0
+    while piece := os.pread(file, _PIECE_BYTES, offset):
+        offset += len(piece)
+        yield piece
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all data to an open file. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
 
 
 def write_below(folder: Path, path: str, data: bytes, *, for_user: int | None = None) -> None:
@@ -146,12 +167,12 @@ def keep_backup(file: Path, data: bytes, *, mode: int) -> Path:
 
 
 @contextmanager
-def make_temporary_directory(prefix: str) -> Generator[Path]:
-    """Yield a new temporary directory and remove it afterwards. Raises OSError.
+def make_temporary_directory(prefix: str, folder: Path | None = None) -> Generator[Path]:
+    """Yield a new directory in `folder`, by default the temporary one, and remove it afterwards. Raises OSError.
 
-    Also removes the directories that killed processes left behind.
+    It may be renamed meanwhile; then it stays. Also removes the directories that killed processes left behind.
     """
-    folder = Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
+    folder = folder or Path(tempfile.gettempdir()).absolute()  # TMPDIR may be "."
     _remove_stale(folder, prefix, "")
     handle, made = _make_locked(lambda: _open_new_directory(prefix, folder))
     try:

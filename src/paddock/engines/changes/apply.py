@@ -123,7 +123,7 @@ class Steps:
             self._staging.exchange(step.name, self._root, step.path)
         if self._look(step) == expect_staged(self._groups[step.path]):
             return None
-        # Somebody worked with the new file already: that stays, too.
+        # The new file was changed since: its version is kept, too.
         return PathNote(step.path, "it was changed since; that version is kept")
 
     def _undo_mode(self, step: Step) -> None:

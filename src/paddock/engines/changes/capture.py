@@ -25,9 +25,11 @@ from paddock.confinement.sandbox.child.protection import (
     list_matches,
     list_protected_paths,
 )
+from paddock.confinement.sandbox.child.scratch import unlock_directory
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.engines.changes.plan import decides_for_git, is_at_or_below, leads_out, list_above, sort_key
-from paddock.engines.changes.tree import MAX_DEPTH, Folder, read_pieces
+from paddock.engines.changes.tree import MAX_DEPTH, Folder
+from paddock.foundation.files import read_pieces
 from paddock.model.changes import Change, ChangeKind, ChangeSet, FileFacts, OverlayMethod
 from paddock.model.errors import ChangesTooLarge
 from paddock.record.changes.store import NewChangeSet
@@ -155,6 +157,8 @@ class _Capture:
         self._changes: dict[str, Change] = {}
         self._names = 0
         self._bytes = {"before": 0, "after": 0}
+        self._opened_up: list[tuple[str, int]] = []
+        """Upper directories that were opened up to be read, and their modes. The program of a session goes on there."""
         self._links: dict[tuple[int, int], list[str]] = {}
         """Paths of upper files with several names, by device and inode."""
         self._staying: set[str] = set()
@@ -173,6 +177,10 @@ class _Capture:
             return str(error)
         except TooLargeError as error:
             return str(error)
+        finally:
+            for path, mode in reversed(self._opened_up):
+                with contextlib.suppress(OSError):
+                    self._upper.set_mode(path, mode)
         return ""
 
     def finish(self) -> tuple[Change, ...]:
@@ -373,7 +381,7 @@ class _Capture:
     def _is_opaque(self, path: str) -> bool:
         """Return whether an upper directory shows nothing of the lower one. Raises OSError if that is unknown."""
         with self._upper.open_parent(path) as (parent, name):
-            _open_up(parent, name)  # its attributes can be read only if it can
+            self._open_up(path, parent, name)  # its attributes can be read only if it can
             handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             try:
                 return os.getxattr(f"/proc/self/fd/{handle}", _OPAQUE) == b"y"
@@ -388,7 +396,7 @@ class _Capture:
         """Return the names in a directory. Raises OSError, and _TooMuch beyond the limit of this reading."""
         with folder.open_parent(path or ".") as (parent, name):
             if folder is self._upper:
-                _open_up(parent, name)
+                self._open_up(path, parent, name)
             handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         names: list[str] = []
         try:
@@ -401,6 +409,13 @@ class _Capture:
         finally:
             os.close(handle)
         return names
+
+    def _open_up(self, path: str, parent: int, name: str) -> None:
+        """Let the owner list an upper directory that the program has closed, until all is read. Raises OSError."""
+        mode = stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            unlock_directory(parent, name)
+            self._opened_up.append((path or ".", mode))
 
     def _list_lower(self, path: str) -> list[str]:
         """Return the names in a lower directory; none if there is no such directory. Raises OSError."""
@@ -468,14 +483,3 @@ def _hash_file(file: int) -> str:
 
 def _is_binary(file: int) -> bool:
     return b"\0" in os.pread(file, _SNIFFED_BYTES, 0)
-
-
-def _open_up(parent: int, name: str) -> None:
-    """Let the owner list a directory of the program, which may have closed it. Raises OSError."""
-    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-    try:
-        mode = stat.S_IMODE(os.fstat(handle).st_mode)
-        if mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(f"/proc/self/fd/{handle}", mode | stat.S_IRWXU)
-    finally:
-        os.close(handle)

@@ -22,8 +22,7 @@ _MAX_LINE_CHARS = 1000
 _MAX_PATH_CHARS = 1000
 _CONTEXT_LINES = 3
 _NO_FILE = "/dev/null"
-
-
+_MORE = "... (more: `paddock changes diff`)"
 _WITHOUT_SECRETS = "secrets are not shown, and may differ"
 
 
@@ -135,7 +134,7 @@ class Differ:
         return _Unshown("they are binary") if b"\0" in data else data.decode("utf-8", "replace")
 
     def _split(self, text: str) -> list[str]:
-        """Return the lines of a text without its secrets; the last one says so if it has no line end."""
+        """Return the lines of a text without its secrets. The last one ends with NUL if it has no line end."""
         lines = self._hide(text).split("\n")
         if lines[-1]:
             lines[-1] += "\0"  # it differs from the same line with an end, and `_show` replaces this
@@ -146,9 +145,6 @@ class Differ:
 
 class _Unshown(NamedTuple):
     why: str
-
-
-_MORE = "... (more: `paddock changes diff`)"
 
 
 def _unify(first: list[str], then: list[str], names: tuple[str, str]) -> list[str] | None:

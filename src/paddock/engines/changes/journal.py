@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from paddock.engines.changes.plan import STAGING_PREFIX, Step
+from paddock.foundation.files import sync_directory, write_all
 from paddock.foundation.own_files import open_own, read_own
 from paddock.model.changes import Change
 from paddock.record.changes.state import ChangesState
@@ -87,9 +88,7 @@ class Journal:
         remove_journal(self._path)
 
     def _append(self, fields: dict[str, Any]) -> None:
-        data = memoryview(encode_json(fields) + b"\n")
-        while data:
-            data = data[os.write(self._file, data) :]
+        write_all(self._file, encode_json(fields) + b"\n")
         os.fsync(self._file)
 
 
@@ -126,12 +125,3 @@ def remove_journal(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Write the names of a directory to disk. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -89,7 +89,7 @@ def _merge_texts(ours: bytes, base: bytes, theirs: bytes) -> bytes | None:
             "GIT_CEILING_DIRECTORIES": "/",
         }
         try:
-            done = subprocess.run(  # noqa: S603 - a program of the system, with names of its own
+            done = subprocess.run(  # noqa: S603 - a program of the system, with fixed names
                 [git, "merge-file", "-p", "-q", *names],
                 cwd=folder,
                 env=environment,

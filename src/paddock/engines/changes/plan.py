@@ -165,7 +165,7 @@ def select_changes(
 
 
 def plan_steps(changes: Iterable[Change]) -> list[Step]:
-    """Return the steps that make some changes, sorted by path; what is in a moved directory needs none of its own.
+    """Return the steps that make some changes, sorted by path; what is in a moved directory needs no step.
 
     Raises ChangesCorrupted if the changes contradict each other.
     """

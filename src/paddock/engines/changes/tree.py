@@ -10,13 +10,15 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 from paddock.confinement.sandbox.child.paths import open_beneath
+from paddock.confinement.sandbox.child.scratch import remove_directory
 from paddock.confinement.sandbox.child.system_calls import LIBC, check_result
+from paddock.foundation.files import read_pieces
 from paddock.model.changes import FileFacts
 
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276}.get(os.uname().machine, -1)
@@ -24,7 +26,6 @@ _NOREPLACE, _EXCHANGE = 1, 2
 _LINK_MODE = 0o777
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_CHUNK_BYTES = 1024 * 1024
 _MAX_SYNCED = 200
 """From so many files on, one call of syncfs(2) takes less time."""
 MAX_DEPTH = 256
@@ -184,8 +185,9 @@ class Folder:
                 os.close(handle)
 
     def remove_tree(self, name: str) -> None:
-        """Remove what is at a name of this directory, and all below it, if it is there. Raises OSError."""
-        _remove(self.handle, name)
+        """Remove a directory in this one and all below it, if it is there, and nothing outside. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            remove_directory(name, self.handle)
 
     def _rename(self, path: str, target: "Folder", name: str, flags: int) -> None:
         with self.open_parent(path) as (source, old), target.open_parent(name) as (other, new):
@@ -208,14 +210,6 @@ def describe_type(facts: os.stat_result) -> str:
         stat.S_IFIFO: "a pipe",
     }
     return kinds.get(stat.S_IFMT(facts.st_mode), "a device or a socket")
-
-
-def read_pieces(file: int) -> Iterator[bytes]:
-    """Yield an open file from its start, in pieces. Raises OSError."""
-    offset = 0
-    while piece := os.pread(file, _CHUNK_BYTES, offset):
-        offset += len(piece)
-        yield piece
 
 
 def _examine(parent: int, name: str) -> FileFacts:
@@ -265,22 +259,3 @@ def _open_closed(parent: int, name: str) -> int:
             os.chmod(own, stat.S_IMODE(facts.st_mode))
     finally:
         os.close(path)
-
-
-def _remove(parent: int, name: str) -> None:
-    try:
-        facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(facts.st_mode):
-        os.unlink(name, dir_fd=parent)
-        return
-    with contextlib.suppress(OSError):
-        os.chmod(name, 0o700, dir_fd=parent)
-    handle = os.open(name, _DIRECTORY, dir_fd=parent)
-    try:
-        for inner in os.listdir(handle):
-            _remove(handle, inner)
-    finally:
-        os.close(handle)
-    os.rmdir(name, dir_fd=parent)

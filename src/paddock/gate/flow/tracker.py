@@ -5,7 +5,7 @@ and the client that sent it, whose model has seen earlier results. Runs, session
 from then on, so that labels only grow. A call counts as read when it is sent, whether or not it succeeds.
 
 What is stored of a run has the labels of the run: output in its manifest, the outcome of a request with a key in the
-outcome. Whoever reads it has them, too.
+outcome. A run or a client that reads it gets them.
 """
 
 import asyncio

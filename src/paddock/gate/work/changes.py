@@ -23,6 +23,7 @@ _LABELS = {
     "discard": "discarding changes",
     "undo": "undoing accepted changes",
 }
+_MERGE_HINT = ", or merge text files with `paddock changes accept --merge`"
 _PERSONS = frozenset({"cli", "library"})
 """Surfaces that a person uses. Requests of all others come from agents."""
 _NARROWING = frozenset({"workspace", "token"})
@@ -126,7 +127,7 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
             name="ChangesConflict",
             message=f"Nothing was written, because of {count(len(conflicts), 'conflict')}: "
             f"{print_path(first.path)}: {first.why}{more}",
-            hint="name the other paths, or merge text files with `paddock changes accept --merge`",
+            hint="name the other paths" + (_MERGE_HINT if work.action == "accept" and not work.merge else ""),
             phase="run",
         )
         return RawResult(status=Status.FAILED, value=value, has_value=True, error=error)

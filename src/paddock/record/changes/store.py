@@ -11,24 +11,29 @@ the store is rejected when it is read, and what is accepted is what was shown.
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from pydantic import ValidationError
 
-from paddock.foundation.files import hold_lock, make_private, replace_file
+from paddock.foundation.files import (
+    hold_lock,
+    make_private,
+    make_temporary_directory,
+    read_pieces,
+    replace_file,
+    sync_directory,
+    write_all,
+)
 from paddock.foundation.own_files import NotOursError, check_directory, open_own, read_own
 from paddock.model.changes import ChangeSet
 from paddock.model.errors import ChangesCorrupted, ChangesError, ChangesNotFound, ChangesTooLarge
@@ -48,8 +53,6 @@ _PURGE_EVERY_S = 300.0
 _PURGED_FILE = ".purged"
 """Its modification time is that of the last purge, by any process."""
 _CONTENTS, _BEFORE, _MANIFEST, _STATE = "contents", "before", "manifest.json", "state.json"
-_CHUNK_BYTES = 1 * MIB
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SYNC_THREADS = 32
 _DAY_NS = 24 * 3600 * 10**9
@@ -181,7 +184,7 @@ class ChangeStore:
         try:
             make_private(folder)
             kept = folder / _add_file(folder, source, max_bytes)
-            _sync(kept, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            _sync_file(kept)
             return kept.lstat().st_size
         except ChangesTooLarge:
             return None
@@ -315,14 +318,15 @@ class NewChangeSet:
         self._left_bytes = max_bytes
         self._left_undo_bytes = undo_bytes
         self._max_bytes = max_bytes
+        self._stack = contextlib.ExitStack()
         try:
             make_private(directory)
             check_directory(directory)
-            _remove_stale(directory)
-            self._folder, self._handle = _make_locked(directory)
+            self._folder = self._stack.enter_context(make_temporary_directory(_NEW_PREFIX, directory))
             (self._folder / _CONTENTS).mkdir(mode=0o700)
             (self._folder / _BEFORE).mkdir(mode=0o700)
         except OSError as error:
+            self._stack.close()
             raise explain_failure("stored", error) from error
 
     def __enter__(self) -> Self:
@@ -331,8 +335,7 @@ class NewChangeSet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-        os.close(self._handle)
+        self._stack.close()
 
     def add_content(self, source: int, size: int) -> str:
         """Copy the new contents of an open file of so many bytes; return their digest.
@@ -374,7 +377,7 @@ class NewChangeSet:
             # The same set in the store has the same contents, because its ID is their digest.
             with contextlib.suppress(FileExistsError):
                 self._rename(self._store / set_id)
-            _sync(self._store)
+            sync_directory(self._store)
         except OSError as error:
             raise explain_failure("stored", error) from error
         return set_id
@@ -417,40 +420,11 @@ def copy_checked(source: int, target: int, sha256: str, set_id: str) -> None:
         raise _make_corruption(set_id, "its contents were changed")
 
 
-def read_pieces(file: int) -> Iterator[bytes]:
-    """Yield an open file from its start, in pieces. Raises OSError."""
-    offset = 0
-    while piece := os.pread(file, _CHUNK_BYTES, offset):
-        offset += len(piece)
-        yield piece
-
-
-def write_all(file: int, data: bytes) -> None:
-    """Write all data to an open file. Raises OSError."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
 def explain_failure(what: str, error: OSError) -> ChangesError:
     """Return the error for a failure of the store's own files."""
     why = f"{error.filename}: {error.strerror}" if isinstance(error, NotOursError) else error.strerror or "?"
     place = f" ({error.filename})" if error.filename and not isinstance(error, NotOursError) else ""
     return ChangesError(f"The change set cannot be {what}: {why}{place}")
-
-
-def _make_locked(directory: Path) -> tuple[Path, int]:
-    """Return a new directory and its descriptor, locked: the lock shows that its process lives. Raises OSError."""
-    while True:
-        folder = directory / f"{_NEW_PREFIX}{os.urandom(8).hex()}"
-        folder.mkdir(mode=0o700)
-        # Until it is locked, another process may take it for stale and remove it.
-        with contextlib.suppress(FileNotFoundError):
-            handle = os.open(folder, _DIRECTORY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if folder.exists():
-                return folder, handle
-            os.close(handle)
 
 
 def _add_file(folder: Path, source: int, max_bytes: int) -> str:
@@ -490,34 +464,20 @@ def _measure(folder: Path) -> int:
     return 0
 
 
-def _remove_stale(directory: Path) -> None:
-    """Remove what killed processes began and did not finish."""
-    for name in os.listdir(directory):
-        if name.startswith(_NEW_PREFIX):
-            with contextlib.suppress(OSError):
-                handle = os.open(directory / name, _DIRECTORY)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(directory / name, ignore_errors=True)
-                finally:
-                    os.close(handle)
-
-
 def _sync_files(directory: Path) -> None:
     paths = [directory / name for name in os.listdir(directory)]
-    sync = partial(_sync, flags=os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if len(paths) <= _SYNC_THREADS:
         for path in paths:
-            sync(path)
+            _sync_file(path)
     else:  # the file system writes to disk once for all that wait
         with ThreadPoolExecutor(_SYNC_THREADS) as threads:
-            for _ in threads.map(sync, paths):
+            for _ in threads.map(_sync_file, paths):
                 pass
-    _sync(directory)
+    sync_directory(directory)
 
 
-def _sync(path: Path, flags: int = _DIRECTORY) -> None:
-    handle = os.open(path, flags)
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:

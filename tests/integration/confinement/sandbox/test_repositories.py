@@ -62,7 +62,7 @@ def run(tier, workspace, script, access="read-only", **more):
     return patiently(go())
 
 
-def said(result):
+def read_text(result):
     return result.status, result.stdout.head, result.stderr.head
 
 
@@ -71,7 +71,7 @@ def test_git_reads_in_a_linked_worktree(world, tier):
     (world.linked / "top.txt").write_text("changed\n")
     script = "git status --short && git diff --stat && git log --format=%s && git branch --show-current"
     text = " M top.txt\n top.txt | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\nfirst\nagent/fix\n"
-    assert said(run(tier, world.linked, script)) == ("ok", text, "")
+    assert read_text(run(tier, world.linked, script)) == ("ok", text, "")
 
 
 @tiers
@@ -86,7 +86,7 @@ def test_git_reads_in_a_directory_of_a_repository(world, tier):
 @tiers
 def test_git_reads_in_a_directory_of_a_linked_worktree(world, tier):
     result = run(tier, world.linked / "packages", "git log --format=%s && git rev-parse --show-prefix")
-    assert said(result) == ("ok", "first\npackages/\n", "")
+    assert read_text(result) == ("ok", "first\npackages/\n", "")
 
 
 @tiers
@@ -101,7 +101,7 @@ def test_nothing_of_a_repository_is_writable_for_a_program_that_only_reads(world
 def test_a_program_commits_in_a_linked_worktree(world, tier):
     script = "echo two > top.txt && git commit --all --quiet --message=second && git status --short && git log --format=%s"
     result = run(tier, world.linked, script, "workspace-write")
-    assert (said(result), result.violations) == (("ok", "second\nfirst\n", ""), ())
+    assert (read_text(result), result.violations) == (("ok", "second\nfirst\n", ""), ())
     assert world.git("log", "--format=%s", "agent/fix") == "second\nfirst"
     assert world.git("log", "--format=%s", "main") == "first"
     assert world.git("fsck", "--strict") == ""
@@ -111,7 +111,7 @@ def test_a_program_commits_in_a_linked_worktree(world, tier):
 def test_a_program_commits_in_a_directory_of_a_repository(world):
     script = "echo two > page.txt && git commit --quiet --message=second . && git log --format=%s"
     result = run("namespaces", world.part, script, "workspace-write")
-    assert (said(result), result.violations) == (("ok", "second\nfirst\n", ""), ())
+    assert (read_text(result), result.violations) == (("ok", "second\nfirst\n", ""), ())
     assert world.git("show", "--stat", "--format=%s") == (
         "second\n\n packages/web/page.txt | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)"
     )

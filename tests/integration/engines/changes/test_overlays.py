@@ -69,7 +69,7 @@ def test_the_workspace_stays_and_the_changes_are_listed(tier: str, place: Place)
         tier, "cat kept; echo new > made; echo more >> changed; rm gone; touch kept; chmod 755 kept"
     )
     assert (ended.result.status, ended.result.stdout.text) == (Status.OK, "kept")
-    assert ended.listed == [("modified", "changed"), ("deleted", "gone"), ("mode", "kept"), ("added", "made")]
+    assert ended.change_list == [("modified", "changed"), ("deleted", "gone"), ("mode", "kept"), ("added", "made")]
     assert ended.changes.method == {"namespaces": "overlayfs", "landlock": "copy"}[tier]
     assert {name: (place.workspace / name).read_text() for name in place.names()} == {
         name: name for name in ("changed", "gone", "kept")
@@ -87,7 +87,7 @@ def test_hidden_files_and_paddocks_own_are_neither_read_nor_changed_nor_deleted(
     script = "cat .env deep/.env state/vault; rm -rf .env deep state; echo x > .env; mkdir -p state; echo x > state/y"
     ended = place.run(tier, script, own=(str(own),))
     assert ended.result.stdout.text == ""
-    assert ended.listed == [("deleted", "deep/other")]
+    assert ended.change_list == [("deleted", "deep/other")]
     assert place.names() == [".env", "deep", "deep/.env", "deep/other", "state", "state/vault"]
 
 
@@ -115,7 +115,7 @@ def test_pipes_sockets_and_names_without_end_are_left_out(tier: str, place: Plac
     (place.workspace / "file").write_text("x")
     script = "mkfifo pipe; rm file; mkfifo file; echo x > plain; mkdir closed; echo y > closed/in; chmod 0 plain closed"
     ended = place.run(tier, script)
-    assert ended.listed == [("added", "closed"), ("added", "closed/in"), ("added", "plain")]
+    assert ended.change_list == [("added", "closed"), ("added", "closed/in"), ("added", "plain")]
     assert sorted(ended.changes.left_out) == ["file", "pipe"]
     assert [change.after.mode for change in ended.changes.changes if change.after] == [0, 0o644, 0]
 
@@ -157,7 +157,7 @@ def test_a_program_reaches_neither_the_upper_directory_nor_the_lower_one(place: 
     for fd in /proc/self/fd/* /proc/1/fd/* /proc/1/root; do ls $fd/upper $fd/folder; done
     """
     ended = place.run("namespaces", f"({script}) 2>/dev/null; true")
-    assert (ended.result.stdout.text, ended.listed) == ("", [("modified", "folder/file")])
+    assert (ended.result.stdout.text, ended.change_list) == ("", [("modified", "folder/file")])
     assert (place.workspace / "folder/file").read_text() == "lower"
 
 
@@ -174,7 +174,7 @@ def test_a_forged_mark_of_an_opaque_directory_deletes_nothing(place: Place) -> N
     )
     (place.workspace / "program.py").write_text(code)
     ended = place.run("namespaces", "/usr/bin/python3 -I -S program.py; cat folder/file")
-    assert (ended.result.stdout.text, ended.listed) == ("x", [("added", "made")])
+    assert (ended.result.stdout.text, ended.change_list) == ("x", [("added", "made")])
 
 
 def test_a_granted_directory_in_the_workspace_stays_read_only(place: Place) -> None:
@@ -261,7 +261,7 @@ def test_a_workspace_may_hold_scratch(tier: str, place: Place, monkeypatch: pyte
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     (place.workspace / "file").write_text("x")
     ended = place.run(tier, "echo new > file; cat file")
-    assert (ended.result.stdout.text, ended.listed) == ("new\n", [("modified", "file")])
+    assert (ended.result.stdout.text, ended.change_list) == ("new\n", [("modified", "file")])
 
 
 def test_only_other_names_among_the_changes_are_links(place: Place) -> None:
@@ -329,4 +329,4 @@ def test_a_copy_has_only_what_the_user_of_the_program_may_read(place: Place) -> 
 
     ended = asyncio.run(run())
     assert isinstance(ended, OverlayEnd), ended
-    assert (ended.result.stdout.text, ended.listed) == (".:\nopen\n", [("modified", "open")])
+    assert (ended.result.stdout.text, ended.change_list) == (".:\nopen\n", [("modified", "open")])

@@ -217,7 +217,7 @@ def test_a_repository_beyond_the_bounds_is_refused(
     assert refusal(tmp_path / "linked") == "the repository has more than 2 folders with configuration"
 
 
-def written(git: Path, tmp_path: Path, head: str) -> list[str]:
+def list_written(git: Path, tmp_path: Path, head: str) -> list[str]:
     write(git / "worktrees" / "linked" / "HEAD", head)
     found = find(tmp_path / "linked", writes=True)
     assert found is not None
@@ -227,10 +227,13 @@ def written(git: Path, tmp_path: Path, head: str) -> list[str]:
 
 def test_a_commit_writes_to_the_folder_of_its_branch(git: Path, tmp_path: Path) -> None:
     both = ["refs/heads", "logs/refs/heads"]
-    assert written(git, tmp_path, "ref: refs/heads/fix\n") == both
-    assert written(git, tmp_path, "ref: refs/heads/agent/x/fix\n") == both
+    assert list_written(git, tmp_path, "ref: refs/heads/fix\n") == both
+    assert list_written(git, tmp_path, "ref: refs/heads/agent/x/fix\n") == both
     (git / "refs" / "heads" / "agent").mkdir()
-    assert written(git, tmp_path, "ref: refs/heads/agent/x/fix\n") == ["refs/heads/agent", "logs/refs/heads"]
+    assert list_written(git, tmp_path, "ref: refs/heads/agent/x/fix\n") == [
+        "refs/heads/agent",
+        "logs/refs/heads",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -248,14 +251,14 @@ def test_a_commit_writes_to_the_folder_of_its_branch(git: Path, tmp_path: Path) 
     ],
 )
 def test_a_head_that_is_no_branch_adds_nothing(git: Path, tmp_path: Path, head: str) -> None:
-    assert written(git, tmp_path, head) == []
+    assert list_written(git, tmp_path, head) == []
 
 
 def test_a_branch_whose_folder_is_a_link_adds_nothing(git: Path, tmp_path: Path) -> None:
     for top in (git, git / "logs"):
         (top / "refs" / "heads" / "x").symlink_to(git / "hooks")
-    assert written(git, tmp_path, "ref: refs/heads/x/y\n") == []
-    assert written(git, tmp_path, "ref: refs/heads/x/y/z\n") == []
+    assert list_written(git, tmp_path, "ref: refs/heads/x/y\n") == []
+    assert list_written(git, tmp_path, "ref: refs/heads/x/y/z\n") == []
 
 
 def test_in_a_directory_of_a_repository_all_but_what_commits_change_is_covered(

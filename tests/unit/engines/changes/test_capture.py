@@ -50,7 +50,7 @@ def layers(tmp_path: Path) -> Layers:
     return Layers(tmp_path)
 
 
-def listed(found: ChangeSet) -> list[tuple[str, str]]:
+def list_kinds(found: ChangeSet) -> list[tuple[str, str]]:
     return [(change.kind, change.path) for change in found.changes]
 
 
@@ -89,7 +89,7 @@ def test_a_link_in_place_of_a_directory_of_the_workspace_leads_nowhere(
     (layers.upper / "folder/file").write_text("new")
     layers.opened_ns = 0
     found = layers.read()
-    assert listed(found) == [("modified", "folder"), ("added", "folder/file")]
+    assert list_kinds(found) == [("modified", "folder"), ("added", "folder/file")]
     assert [change.changed_meanwhile for change in found.changes] == [True, False]
 
 
@@ -122,7 +122,7 @@ def test_an_other_type_is_two_facts_of_one_path_and_deletions_below(layers: Laye
     (layers.upper / "folder").write_text("now a file")
     (layers.upper / "file").mkdir()
     (layers.upper / "file/in").write_text("y")
-    assert listed(layers.read()) == [
+    assert list_kinds(layers.read()) == [
         ("modified", "file"),
         ("added", "file/in"),
         ("modified", "folder"),
@@ -146,7 +146,7 @@ def test_a_removed_directory_lists_what_was_in_it_and_what_has_gone_meanwhile_is
     layers.write(folder__a="a", folder__b__c="c")
     white_out(layers.upper / "folder")
     white_out(layers.upper / "gone")
-    assert listed(layers.read()) == [
+    assert list_kinds(layers.read()) == [
         ("deleted", "folder"),
         ("deleted", "folder/a"),
         ("deleted", "folder/b"),
@@ -160,13 +160,24 @@ def test_a_hidden_file_is_no_deletion_and_its_directories_stay(layers: Layers) -
     (layers.lower / "folder/.env").write_text("SECRET")
     white_out(layers.upper / "folder")
     found = layers.read()
-    assert listed(found) == [("deleted", "folder/a"), ("deleted", "folder/inner/b")]
+    assert list_kinds(found) == [("deleted", "folder/a"), ("deleted", "folder/inner/b")]
     assert "SECRET" not in found.model_dump_json()
     digest = hashlib.sha256(b"SECRET").hexdigest()
     assert digest not in found.model_dump_json()
 
 
 @pytest.mark.usefixtures("as_root")
+def test_a_closed_directory_of_a_session_has_the_same_mode_each_time(layers: Layers) -> None:
+    (layers.upper / "closed").mkdir()
+    (layers.upper / "closed/file").write_text("new")
+    (layers.upper / "closed").chmod(0o2060)
+    for _ in range(2):
+        closed, inner = layers.read().changes
+        assert closed.after is not None
+        assert (closed.path, closed.after.mode, inner.path) == ("closed", 0o060, "closed/file")
+    assert stat.S_IMODE((layers.upper / "closed").stat().st_mode) == 0o2060
+
+
 def test_devices_are_left_out(layers: Layers) -> None:
     os.mknod(layers.upper / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     os.mknod(layers.upper / "disk", stat.S_IFBLK | 0o666, os.makedev(1, 3))
@@ -182,7 +193,7 @@ def test_an_opaque_directory_deletes_what_it_does_not_show(layers: Layers) -> No
     (layers.upper / "folder/changed").write_text("new")
     os.setxattr(layers.upper / "folder", "user.overlay.opaque", b"y")
     (layers.upper / "folder").chmod(0)
-    assert listed(layers.read()) == [
+    assert list_kinds(layers.read()) == [
         ("mode", "folder"),
         ("modified", "folder/changed"),
         ("deleted", "folder/gone"),
@@ -315,4 +326,4 @@ def test_what_the_program_could_not_read_is_not_shown_by_its_deletion(layers: La
     (layers.upper / "closed").write_text("new")
     white_out(layers.upper / "folder")
     found = layers.read(user=12345)
-    assert (listed(found), found.left_out) == ([("deleted", "folder/open")], ("closed",))
+    assert (list_kinds(found), found.left_out) == ([("deleted", "folder/open")], ("closed",))

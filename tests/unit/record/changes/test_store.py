@@ -73,7 +73,7 @@ def test_what_is_not_finished_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_began_is_removed(tmp_path: Path) -> None:
     store = ChangeStore(tmp_path / "changes")
-    stale = store.directory / ".new-0123456789abcdef"
+    stale = store.directory / ".new-01234567"
     stale.mkdir(parents=True, mode=0o700)
     store.directory.chmod(0o700)
     with store.begin():

@@ -5,8 +5,8 @@
     merged  at the path of the workspace, for the job
 
 The job sees an empty directory instead of `.overlay`. `userxattr` is what a user namespace may mount; then overlayfs
-renames no directory of the lower one (EXDEV), and programs copy it instead, as between two file systems. `volatile`
-leaves out writing to disk: nobody mounts the upper directory again.
+renames no directory of the lower one (EXDEV), and programs copy it instead, as between two file systems. With
+`volatile` nothing is synced to disk, because the upper directory is never mounted again.
 """
 
 import contextlib
