@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paddock.model.changes import Change, ChangeKind, ChangeSet, FileFacts
+from paddock.model.change_set import Change, ChangeKind, ChangeSet, FileFacts
 from paddock.record.changes.store import ChangeStore
 
 

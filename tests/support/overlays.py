@@ -11,7 +11,7 @@ from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
 from paddock.engines.changes.opening import OverlayBounds, OverlayRun
-from paddock.model.changes import ChangeSet
+from paddock.model.change_set import ChangeSet
 from paddock.model.limits import MIB
 from paddock.model.outcome import RawResult, SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.model.base import Json, count
-from paddock.model.changes import Change
 from paddock.model.errors import ChangesCorrupted, ChangesError
 from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from paddock.engines.changes.accept import Acceptor, AcceptReport, Recovery
     from paddock.engines.changes.differ import FileDiff
     from paddock.engines.changes.plan import PathNote
+    from paddock.model.change_set import Change
     from paddock.record.changes.store import ChangeStore, StoredChanges
 
 MAX_PATH_CHARS = 4096
@@ -112,7 +112,7 @@ class ChangeSets:
         changes = select_changes(stored.change_set.changes, paths, guards=False).changes if paths else None
         yield from self._compare(stored, changes or stored.change_set.changes)
 
-    def _compare(self, stored: "StoredChanges", changes: Sequence[Change]) -> "Iterator[FileDiff]":
+    def _compare(self, stored: "StoredChanges", changes: "Sequence[Change]") -> "Iterator[FileDiff]":
         from paddock.engines.changes.differ import Differ
 
         return Differ(self.store, stored.id, self._hide).compare(changes)
@@ -196,7 +196,7 @@ class ChangeSets:
         return Acceptor(self.store, workspace, list_hidden, list_protected)
 
 
-def _summarize(stored: "StoredChanges", changes: Sequence[Change], named: Sequence[str]) -> str:
+def _summarize(stored: "StoredChanges", changes: "Sequence[Change]", named: Sequence[str]) -> str:
     """Return how many paths of a set would be changed, and the beginning of the named ones."""
     kinds = [each.kind for each in changes]
     counts = {"added": kinds.count("added"), "deleted": kinds.count("deleted")}
@@ -271,7 +271,7 @@ def format_ns(moment: int) -> str:
     return datetime.fromtimestamp(moment // 10**9, UTC).isoformat(timespec="seconds")
 
 
-def describe_change(change: Change) -> dict[str, Json]:
+def describe_change(change: "Change") -> dict[str, Json]:
     """Return a change as JSON, with printable paths."""
     fields: dict[str, Json] = {"path": print_path(change.path), "kind": change.kind}
     for name in ("before", "after"):

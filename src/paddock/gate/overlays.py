@@ -13,7 +13,7 @@ from paddock.policy.settings.overlay import OverlaySettings
 if TYPE_CHECKING:
     from paddock.engines.changes.capture import CaptureRules, Overlaid
     from paddock.engines.changes.opening import OverlayRun
-    from paddock.model.changes import ChangeSet
+    from paddock.model.change_set import ChangeSet
 
 _MAX_DIFF_CHARS = 4000
 _MAX_SHOWN = 20

@@ -5,7 +5,8 @@ Read `request`, `outcome` and `status` first; `base` is the base of all. In grou
     work        program, computation, tool, session, work_files, requirements, languages, fields: what a request
                 may ask for
     policy      limits, network, directories, approval, flow
-    results     process, artifact, changes, starvation, outcome_html, capture; sandbox: what `paddock doctor` found
+    results     process, artifact, changes, change_set, starvation, outcome_html, capture;
+                sandbox: what `paddock doctor` found
     names       ids, aliases, compat, host_names, addresses, urls
     JSON        json_check, json_meter, nesting, numbers, canonical
     texts       texts, errors, printable, invisible, path_privacy, late_pattern

@@ -35,7 +35,7 @@ from paddock.engines.changes.plan import (
 from paddock.engines.changes.staging import stage_changes
 from paddock.engines.changes.tree import Folder
 from paddock.engines.changes.undo import check_kept, list_reverse
-from paddock.model.changes import Change
+from paddock.model.change_set import Change
 from paddock.model.errors import ChangesError
 from paddock.model.printable import make_printable
 from paddock.record.changes.state import ChangesState

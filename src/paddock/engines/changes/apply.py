@@ -20,7 +20,7 @@ from paddock.engines.changes.plan import (
     is_at_or_below,
 )
 from paddock.engines.changes.tree import Folder
-from paddock.model.changes import Change, FileFacts
+from paddock.model.change_set import Change, FileFacts
 
 
 class StepConflict(Exception):

@@ -30,7 +30,8 @@ from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.engines.changes.plan import decides_for_git, is_at_or_below, leads_out, list_above, sort_key
 from paddock.engines.changes.tree import MAX_DEPTH, Folder
 from paddock.foundation.files import read_pieces
-from paddock.model.changes import Change, ChangeKind, ChangeSet, FileFacts, OverlayMethod
+from paddock.model.change_set import Change, ChangeKind, ChangeSet, FileFacts
+from paddock.model.changes import OverlayMethod
 from paddock.model.errors import ChangesTooLarge
 from paddock.record.changes.store import NewChangeSet
 

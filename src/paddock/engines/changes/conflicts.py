@@ -14,7 +14,7 @@ from paddock.engines.changes.plan import (
     removes_directory,
 )
 from paddock.engines.changes.tree import Folder
-from paddock.model.changes import Change, FileFacts
+from paddock.model.change_set import Change, FileFacts
 from paddock.model.printable import make_printable
 
 HIDDEN = "workspace.hide hides a file there, which is never removed, replaced or shown"

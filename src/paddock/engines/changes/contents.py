@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from paddock.engines.changes.tree import Folder
 from paddock.foundation.files import write_all
-from paddock.model.changes import Change
+from paddock.model.change_set import Change
 from paddock.model.errors import ChangesError
 from paddock.record.changes.store import ChangeStore, copy_checked
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from paddock.model.base import count
-from paddock.model.changes import Change, FileFacts
+from paddock.model.change_set import Change, FileFacts
 from paddock.model.printable import make_printable
 from paddock.record.changes.store import ChangeStore
 

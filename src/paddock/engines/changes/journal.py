@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from paddock.engines.changes.plan import STAGING_PREFIX, Step
 from paddock.foundation.files import sync_directory, write_all
 from paddock.foundation.own_files import open_own, read_own
-from paddock.model.changes import Change
+from paddock.model.change_set import Change
 from paddock.record.changes.state import ChangesState
 from paddock.record.changes.store import MAX_JOURNAL_BYTES, encode_json
 

@@ -16,7 +16,7 @@ from paddock.engines.changes.contents import StoredContents
 from paddock.engines.changes.plan import PathNote, sort_key
 from paddock.engines.changes.tree import Folder
 from paddock.foundation.files import SYSTEM_PATH, system_program
-from paddock.model.changes import Change, FileFacts
+from paddock.model.change_set import Change, FileFacts
 
 MAX_BYTES = 8 * 1024 * 1024
 _TIMEOUT_S = 60

@@ -5,7 +5,7 @@ import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeGuard
 
-from paddock.model.changes import Change, ChangeSet, FileFacts
+from paddock.model.change_set import Change, ChangeSet, FileFacts
 from paddock.model.errors import ChangesCorrupted, ChangesError
 from paddock.model.printable import make_printable
 

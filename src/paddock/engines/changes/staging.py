@@ -7,7 +7,7 @@ from typing import Protocol
 
 from paddock.engines.changes.plan import Step, group_changes
 from paddock.engines.changes.tree import Folder
-from paddock.model.changes import Change, FileFacts
+from paddock.model.change_set import Change, FileFacts
 from paddock.model.errors import ChangesCorrupted
 
 _OWNER_ACCESS = 0o700

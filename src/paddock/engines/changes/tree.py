@@ -19,7 +19,7 @@ from paddock.confinement.sandbox.child.paths import open_beneath
 from paddock.confinement.sandbox.child.scratch import remove_directory
 from paddock.confinement.sandbox.child.system_calls import LIBC, check_result
 from paddock.foundation.files import read_pieces
-from paddock.model.changes import FileFacts
+from paddock.model.change_set import FileFacts
 
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276}.get(os.uname().machine, -1)
 _NOREPLACE, _EXCHANGE = 1, 2

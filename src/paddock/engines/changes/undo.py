@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from paddock.model.changes import Change, ChangeKind
+from paddock.model.change_set import Change, ChangeKind
 from paddock.model.errors import ChangesError
 from paddock.model.printable import make_printable
 from paddock.record.changes.store import ChangeStore, StoredChanges

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from paddock.model.base import Value
-from paddock.model.changes import Change
+from paddock.model.change_set import Change
 
 ChangesStatus = Literal["open", "partly accepted", "accepted", "discarded", "undone"]
 

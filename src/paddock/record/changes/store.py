@@ -35,7 +35,7 @@ from paddock.foundation.files import (
     write_all,
 )
 from paddock.foundation.own_files import NotOursError, check_directory, open_own, read_own
-from paddock.model.changes import ChangeSet
+from paddock.model.change_set import ChangeSet
 from paddock.model.errors import ChangesCorrupted, ChangesError, ChangesNotFound, ChangesTooLarge
 from paddock.model.limits import MIB
 from paddock.record.changes.state import ChangesState

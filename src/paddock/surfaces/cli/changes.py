@@ -36,7 +36,7 @@ from paddock.surfaces.rendering import render
 from paddock.surfaces.rendering.terminal import escape_text, make_encodable
 
 if TYPE_CHECKING:
-    from paddock.model.changes import Change
+    from paddock.model.change_set import Change
     from paddock.record.changes.store import StoredChanges
 
 _MARKS = {"added": "+", "modified": "~", "deleted": "-", "mode": "m"}

@@ -69,7 +69,12 @@ def test_the_workspace_stays_and_the_changes_are_listed(tier: str, place: Place)
         tier, "cat kept; echo new > made; echo more >> changed; rm gone; touch kept; chmod 755 kept"
     )
     assert (ended.result.status, ended.result.stdout.text) == (Status.OK, "kept")
-    assert ended.change_list == [("modified", "changed"), ("deleted", "gone"), ("mode", "kept"), ("added", "made")]
+    assert ended.change_list == [
+        ("modified", "changed"),
+        ("deleted", "gone"),
+        ("mode", "kept"),
+        ("added", "made"),
+    ]
     assert ended.changes.method == {"namespaces": "overlayfs", "landlock": "copy"}[tier]
     assert {name: (place.workspace / name).read_text() for name in place.names()} == {
         name: name for name in ("changed", "gone", "kept")

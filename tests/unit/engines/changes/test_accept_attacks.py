@@ -14,7 +14,7 @@ from tests.support.change_sets import make_change_set, read_tree
 from paddock.engines.changes.accept import Acceptor, AcceptReport
 from paddock.engines.changes.plan import STAGING_PREFIX, PathNote
 from paddock.engines.changes.tree import Folder
-from paddock.model.changes import Change, ChangeSet, FileFacts
+from paddock.model.change_set import Change, ChangeSet, FileFacts
 from paddock.model.errors import ChangesCorrupted, ChangesError
 from paddock.record.changes.state import ChangesState
 from paddock.record.changes.store import ChangeStore

@@ -12,7 +12,7 @@ import pytest
 from paddock.confinement.sandbox.child.hiding import HidingRules
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES
 from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
-from paddock.model.changes import ChangeSet
+from paddock.model.change_set import ChangeSet
 from paddock.model.limits import MIB
 from paddock.record.changes.store import ChangeStore
 

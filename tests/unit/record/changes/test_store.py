@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.model.changes import Change, ChangeSet, FileFacts
+from paddock.model.change_set import Change, ChangeSet, FileFacts
 from paddock.model.errors import ChangesCorrupted, ChangesNotFound, ChangesTooLarge
 from paddock.record.changes.state import ChangesState
 from paddock.record.changes.store import ChangeStore, encode_json, make_id
