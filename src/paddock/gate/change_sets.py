@@ -17,7 +17,7 @@ from paddock.policy.settings.schema import Settings
 
 if TYPE_CHECKING:
     from paddock.engines.changes.accept import Acceptor, AcceptReport, Recovery
-    from paddock.engines.changes.differ import FileDiff
+    from paddock.engines.changes.differ import Differ, FileDiff
     from paddock.engines.changes.plan import PathNote
     from paddock.model.change_set import Change
     from paddock.record.changes.store import ChangeStore, StoredChanges
@@ -107,15 +107,19 @@ class ChangeSets:
 
     def compare(self, stored: "StoredChanges", paths: Sequence[str] = ()) -> "Iterator[FileDiff]":
         """Yield the differences at the paths of a set, or all. Raises ChangesError."""
-        from paddock.engines.changes.plan import select_changes
+        yield from self._open_differ(stored).compare(_select_paths(stored, paths))
 
-        changes = select_changes(stored.change_set.changes, paths, guards=False).changes if paths else None
-        yield from self._compare(stored, changes or stored.change_set.changes)
+    def render(self, stored: "StoredChanges", max_chars: int, paths: Sequence[str] = ()) -> str:
+        """Return the first lines of the differences that `compare` yields, at most so many characters.
 
-    def _compare(self, stored: "StoredChanges", changes: "Sequence[Change]") -> "Iterator[FileDiff]":
+        Raises ChangesError.
+        """
+        return self._open_differ(stored).render(_select_paths(stored, paths), max_chars)
+
+    def _open_differ(self, stored: "StoredChanges") -> "Differ":
         from paddock.engines.changes.differ import Differ
 
-        return Differ(self.store, stored.id, self._hide).compare(changes)
+        return Differ(self.store, stored.id, self._hide)
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
         """Return what work would change, as lines for the person who is asked.
@@ -137,7 +141,7 @@ class ChangeSets:
             )
         lines = [_summarize(stored, changes, work.paths), *guarded]
         left = _SHOWN_CHARS
-        for diff in self._compare(stored, changes):
+        for diff in self._open_differ(stored).compare(changes):
             for line in diff.lines:
                 left -= _measure(line)
                 if left < 0 or len(lines) > _SHOWN_LINES:
@@ -194,6 +198,14 @@ class ChangeSets:
             return find_protected_paths(self._settings, workspace)
 
         return Acceptor(self.store, workspace, list_hidden, list_protected)
+
+
+def _select_paths(stored: "StoredChanges", paths: Sequence[str]) -> "Sequence[Change]":
+    """Return the changes of a set at some paths, with all below them; all of them without any. Raises ChangesError."""
+    from paddock.engines.changes.plan import select_changes
+
+    changes = stored.change_set.changes
+    return select_changes(changes, paths, guards=False).changes if paths else changes
 
 
 def _summarize(stored: "StoredChanges", changes: "Sequence[Change]", named: Sequence[str]) -> str:

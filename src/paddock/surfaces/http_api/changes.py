@@ -105,23 +105,11 @@ async def diff(
 ) -> Response:
     """Return the unified difference of a change set, without secrets and with hidden characters escaped."""
     found = await _find(call, id)
-
-    def render() -> bytes:
-        lines: list[str] = []
-        left = _MAX_DIFF_CHARS
-        for each in found.sets.compare(found.stored, path or ()):
-            for line in each.lines:
-                left -= len(line) + 1
-                if left < 0:
-                    return "\n".join([*lines, "... (too large)\n"]).encode()
-                lines.append(line)
-        return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-
     try:
-        data = await asyncio.to_thread(render)
+        text = await asyncio.to_thread(found.sets.render, found.stored, _MAX_DIFF_CHARS, path or ())
     except ChangesError as error:
         raise _explain(error, call.server.workspace) from None
-    return call.server.downloads.respond(data, _TEXT)
+    return call.server.downloads.respond(f"{text}\n".encode("utf-8", "replace"), _TEXT)
 
 
 @router.post(

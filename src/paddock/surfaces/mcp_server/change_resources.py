@@ -50,15 +50,7 @@ class ChangeDifferences:
         )
 
     def _render(self, set_id: str) -> str:
-        lines: list[str] = []
-        left = MAX_RANGE_BYTES
-        for diff in self._changes.compare(self._changes.find(set_id, self._workspace)):
-            for line in diff.lines:
-                left -= len(line) + 1
-                if left < 0:
-                    return "\n".join([*lines, f"... (more: paddock changes diff {set_id})"])
-                lines.append(line)
-        return "\n".join(lines)
+        return self._changes.render(self._changes.find(set_id, self._workspace), MAX_RANGE_BYTES)
 
 
 def build_changes_links(changes: ChangesSummary | None) -> list[dict[str, Json]]:
