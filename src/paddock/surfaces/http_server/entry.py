@@ -187,7 +187,9 @@ def check_host(scope: Scope, names: "HostNames", refusals: Refusals) -> None:
     """Raise Problem unless `Host` names this server, against DNS rebinding."""
     hosts = header_values(scope, b"host")
     if len(hosts) != 1 or not names.allows_host(hosts[0].decode("latin-1")):
-        text = "The header `Host` names another server. Start this one with `--allowed-host NAME` to allow it."
+        text = (
+            "The header `Host` names another server. Start this one with `--allowed-host NAME` to allow it."
+        )
         raise refuse(refusals, WRONG_HOST, text)
 
 

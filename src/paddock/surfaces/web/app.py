@@ -64,7 +64,9 @@ async def _show_missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = METHOD_NOT_ALLOWED if error.status_code == METHOD_NOT_ALLOWED.status else NOT_FOUND
     headers: Mapping[str, str] = error.headers or {}
-    return respond_problem(request.scope, Problem(kind, f"There is nothing at {request.url.path[:200]!r}.", headers=headers))
+    return respond_problem(
+        request.scope, Problem(kind, f"There is nothing at {request.url.path[:200]!r}.", headers=headers)
+    )
 
 
 async def _show_error(request: Request, error: Exception) -> Response:

@@ -11,7 +11,6 @@ The name of the cookie has the port, because servers on other ports of one host 
 """
 
 import hmac
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -35,6 +34,8 @@ from paddock.surfaces.web.request import FORM_KEY, LISTS_KEY, LOGIN_KEY, VIEWER_
 from paddock.surfaces.web.viewer import NoViewer, Viewers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from paddock.surfaces.http_server.hosts import HostNames
     from paddock.surfaces.tenants.refusals import Refusals
 
@@ -140,10 +141,16 @@ class WebEntry:
             await self._pages(scope, request.receive, send)
             return
         form = scope[FORM_KEY]
-        cookie = self._logins.use_code(form["code"]) if "code" in form else await self._use_token(form.get("token", ""))
+        cookie = (
+            self._logins.use_code(form["code"])
+            if "code" in form
+            else await self._use_token(form.get("token", ""))
+        )
         if cookie is None:
             self._refusals.note("unauthorized")
-            text = "The link was used already, or is older than a minute. Print another one: paddock ui --link"
+            text = (
+                "The link was used already, or is older than a minute. Print another one: paddock ui --link"
+            )
             raise Problem(FOREIGN_ORIGIN, text)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(
@@ -203,7 +210,9 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
             raise Problem(BODY_TOO_LARGE, f"A form has at most {_MAX_FORM_BYTES} bytes.")
     form: dict[str, list[str]] = {}
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+        )
     except ValueError:
         raise Problem(INVALID_REQUEST, "The form cannot be read.") from None
     for name, value in pairs:

@@ -103,8 +103,9 @@ class Logins:
                     path.unlink(missing_ok=True)
             replace_file(self._locate(secret, suffix), f"{now + seconds:.0f} {who}".encode())
         except OSError as error:
+            where = error.filename or self._directory
             raise ConfigurationError(
-                f"{error.filename or self._directory}: logins to the page cannot be kept: {error.strerror} (ui.directory)"
+                f"{where}: logins to the page cannot be kept here: {error.strerror} (ui.directory)"
             ) from error
         return secret
 

@@ -38,7 +38,7 @@ _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def show_visible(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
-    """Return a text of a program for display.
+    r"""Return a text of a program for display.
 
     Control and formatting characters, and those that reorder a line, are spelled `\\u202e`. Line ends stay, and a text
     in a script from right to left stays readable, because the page isolates it (`<bdi>`).

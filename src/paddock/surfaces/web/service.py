@@ -54,9 +54,10 @@ async def serve_pages(
     settings: "Settings",
     workspace: Path,
     endpoint: "Endpoint",
+    stop: asyncio.Event,
+    *,
     questions: "AnswerableQuestions",
     owner: str,
-    stop: asyncio.Event,
 ) -> None:
     """Serve the pages of a state directory to its owner until `stop` is set. Raises LedgerError."""
     async with open_paddock(settings, workspace) as opened:

@@ -98,6 +98,7 @@ class TenantViewers:
         tenants: "Tenants",
         settings: "Settings",
         workspace: Path,
+        *,
         owner_token: str,
         all_questions: "AnswerableQuestions",
         owner: str,
@@ -130,7 +131,9 @@ class TenantViewers:
             tenant = None
         if tenant is None:
             self._tokens.pop(login.who, None)
-            raise NoViewer("this login has ended: its token is not valid any more, or the server was restarted")
+            raise NoViewer(
+                "this login has ended: its token is not valid any more, or the server was restarted"
+            )
         with tenant.in_use():
             yield self._describe_owner(tenant) if login.who == OWNER else self._describe_user(tenant)
 

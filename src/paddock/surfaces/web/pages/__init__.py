@@ -6,7 +6,17 @@ A module has `ROUTES`. Its functions get a request that has passed `entry`: `fin
 
 from starlette.routing import Route
 
-from paddock.surfaces.web.pages import approvals, changes, doctor, now, policy, record, runs, servers, sessions
+from paddock.surfaces.web.pages import (
+    approvals,
+    changes,
+    doctor,
+    now,
+    policy,
+    record,
+    runs,
+    servers,
+    sessions,
+)
 
 ROUTES: tuple[Route, ...] = (
     *now.ROUTES,
