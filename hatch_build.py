@@ -81,8 +81,8 @@ return load("");
 PAGE_FILES = {
     "htmx.js": "htmx.org/dist/htmx.min.js",
     "htmx.LICENSE": "htmx.org/LICENSE",
-    "htmx-ext-sse.js": "htmx-ext-sse/dist/sse.min.js",
-    "htmx-ext-sse.LICENSE": "htmx-ext-sse/LICENSE",
+    "htmx-sse.js": "htmx-ext-sse/dist/sse.min.js",
+    "htmx-sse.LICENSE": "htmx-ext-sse/LICENSE",
     "uplot.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.css": "uplot/dist/uPlot.min.css",
     "uplot.LICENSE": "uplot/LICENSE",

@@ -37,7 +37,12 @@ class WebServer:
         """Return another link, as the owner's command prints it."""
         command = [PADDOCK, "ui", "--http", self.host, "--link"]
         printed = subprocess.run(
-            command, cwd=self.place.workspace, env=self.place.environment, stdout=subprocess.PIPE, text=True, check=True
+            command,
+            cwd=self.place.workspace,
+            env=self.place.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
         return printed.stdout.strip()
 

@@ -48,7 +48,7 @@ def test_every_vendored_library_carries_its_licence():
         "acorn.js": "MIT License",
         "hashes.js": "@noble/hashes",
         "htmx.js": "Zero-Clause BSD",
-        "htmx-ext-sse.js": "BSD Zero Clause License",
+        "htmx-sse.js": "BSD Zero Clause License",
         "swc.js": "Apache License",
         "swc.wasm": "Apache License",
         "uplot.css": "The MIT License (MIT)",
