@@ -1,6 +1,7 @@
 """What a page finds in its request."""
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
@@ -19,6 +20,7 @@ FORM_KEY: Final = "paddock.form"
 """In the scope of a POST: the fields of its form, by name; the last one of a name counts."""
 LISTS_KEY: Final = "paddock.form.lists"
 """In the scope of a POST: all values of each field."""
+_PATH_CHARACTERS = "/%?&=#:@!$'()*+,;[]~"
 
 
 def find_viewer(request: "Request") -> "Viewer":
@@ -45,7 +47,13 @@ def find_list(request: "Request", name: str) -> list[str]:
 
 
 def go_to(request: "Request", path: str) -> Response:
-    """Return the answer to a form: the browser loads a page with GET. `path` is one of our own."""
+    r"""Return the answer to a form: the browser loads a page with GET.
+
+    Raises ValueError unless `path` is one of this server: browsers read `//NAME` and `/\NAME` as another server.
+    """
+    if not path.startswith("/") or path[1:2] in {"/", "\\"}:
+        raise ValueError(f"{path[:200]!r} is not a path of this server")
+    path = quote(path, safe=_PATH_CHARACTERS)
     if request.headers.get("hx-request") == "true":
         return Response(headers={"HX-Redirect": path})
     return RedirectResponse(path, 303)
