@@ -1,4 +1,3 @@
-import os
 import stat
 
 import pytest
@@ -65,7 +64,7 @@ def test_expired_files_are_removed_by_the_next_login(logins, clock, tmp_path):
     logins.log_in(OWNER)
     clock.now += LOGIN_S
     cookie = logins.log_in(OWNER)
-    assert len(os.listdir(tmp_path / "ui")) == 1
+    assert len([*(tmp_path / "ui").iterdir()]) == 1
     assert logins.find(cookie) == Login(OWNER, cookie)
 
 
