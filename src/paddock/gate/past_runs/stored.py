@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.gate.past_runs.describe import PastRun, read_text
