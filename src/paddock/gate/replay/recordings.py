@@ -130,6 +130,18 @@ class Recordings:
             )
         return recorded
 
+    def read(self, run: str, sha256: str) -> "RecordedRun":
+        """Return the recording of a run for a person who may see it; `sha256` is that in the record of its end.
+
+        Reads the disk. Raises RecordingError and VaultError.
+        """
+        from paddock.record.payloads.recorded_run import read_run
+
+        recorded = read_run(self._store.read(run, sha256))
+        if recorded.run != run:
+            raise RecordingError(f"the recording of {run} is of another run")
+        return recorded
+
     def _find_hash(self, run: str, owner: str) -> str:
         """Return the SHA-256 of a recording, from the record of its run."""
         from paddock.gate.work.kind import shorten_name
