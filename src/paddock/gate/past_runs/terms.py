@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from paddock.gate.past_runs.describe import PastRun, read_number, read_text, read_texts
+from paddock.gate.past_runs.describe import DECIDED, PastRun, read_number, read_text, read_texts
 from paddock.gate.work import KINDS
 from paddock.model.base import Json
 from paddock.model.limits import GuestLimits
@@ -100,9 +100,9 @@ class Terms:
         return _write_rule(_list_fields(rules[index])) if 0 <= index < len(rules) else "", ""
 
     def list_limits(self, past: PastRun) -> list[LimitUse]:
-        """Return the limits of a run by the settings in force, with what it used; none for a run without facts."""
+        """Return the limits of a run by the settings in force, with what it used; none if it did not run or end."""
         request = rebuild_request(past.facts, self._workspace)
-        if request is None or past.run.ended is None:
+        if request is None or past.run.ended is None or past.start.event == DECIDED:
             return []
         decision = self._policy.decide(self._policy.add_defaults(request))
         facts, reached = past.facts, {read_text(past.facts, "limit"), past.run.status}

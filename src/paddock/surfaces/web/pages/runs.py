@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from datetime import datetime
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -22,6 +22,9 @@ from paddock.record.ledger.runs import (
 from paddock.surfaces.web.render import render
 from paddock.surfaces.web.request import find_viewer
 from paddock.surfaces.web.viewer import Viewer
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 PAGE_RUNS = 30
 """Number of runs of one page."""
@@ -81,9 +84,7 @@ def find_recorded_actor(viewer: Viewer) -> str | None:
     return str(viewer.opened.outgoing.facts({"actor": shorten_name(viewer.actor)})["actor"])
 
 
-def _ask(
-    viewer: Viewer, wanted: RunFilter, cursor: str
-) -> tuple[RunPage, RunSummary, dict[str, list[str]]]:
+def _ask(viewer: Viewer, wanted: RunFilter, cursor: str) -> tuple[RunPage, RunSummary, dict[str, list[str]]]:
     directory = viewer.settings.audit.directory
     return (
         list_runs(directory, wanted, count=PAGE_RUNS, cursor=cursor),
