@@ -142,14 +142,16 @@ async def show_server(request: Request) -> Response:
         "failed": request.query_params.get("done", "") in {"changed", "failed"},
     }
     if not viewer.is_owner:
-        return render(request, "server.html", **values, facts=None, status=None, changes=[], command="")
+        return render(
+            request, "server.html", **values, facts=None, state=None, connections=[], changes=[], command=""
+        )
     changes = await server_facts.list_changes(servers, name)
     return render(
         request,
         "server.html",
         **values,
         facts=server_facts.find_server(servers, name),
-        status=servers.server_statuses()[name],
+        state=servers.server_statuses()[name],
         connections=[each for each in servers.list_connections(name) if each.verdict == "refused"],
         changes=list(
             _view_changes([each for each in changes if only in {"", _make_key(each.change.tool)}], only=only)
