@@ -1,8 +1,9 @@
 """Who looks at the page, and what they may see: the owner everything, a user of the server only their own."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.errors import PaddockError
@@ -37,6 +38,8 @@ class Viewer(NamedTuple):
     """The questions that they may answer; None for a token without that right."""
     own_questions: "AnswerableQuestions | None" = None
     """The questions of their own runs, which another person answers; None for the owner."""
+    sources: Mapping[str, str] = MappingProxyType({})
+    """Where each setting and rule comes from, as in `Merged`; empty for those who may not know paths of the server."""
 
     @property
     def is_owner(self) -> bool:
@@ -102,8 +105,13 @@ class TenantViewers:
         owner_token: str,
         all_questions: "AnswerableQuestions",
         owner: str,
+        sources: Mapping[str, str],
     ) -> None:
-        """`owner_token` runs what the owner does, whose name is `owner`; `all_questions` are those of all users."""
+        """`owner_token` runs what the owner does, whose name is `owner`; `all_questions` are those of all users.
+
+        `sources` are those of the settings, as in `Merged`.
+        """
+        self._sources = sources
         self._tenants = tenants
         self._settings = settings
         self._workspace = workspace
@@ -139,7 +147,7 @@ class TenantViewers:
 
     def _describe_owner(self, tenant: "Tenant") -> Viewer:
         own = self._settings, self._workspace, tenant.opened
-        return Viewer(self._owner, "", *own, self._all_questions)
+        return Viewer(self._owner, "", *own, self._all_questions, sources=self._sources)
 
     def _describe_user(self, tenant: "Tenant") -> Viewer:
         own = tenant.settings, self._workspace, tenant.opened
