@@ -123,7 +123,7 @@ class _IndexSearch:
         """Yield the matching records."""
         try:
             while places := ask(self._directory, self._find_places, self._on_progress):
-                for record in _records_at(self._directory, places):
+                for _, record in read_records_at(self._directory, places):
                     if self._wanted.matches(record):
                         self._beyond = record.id
                         yield record
@@ -165,15 +165,16 @@ class _IndexSearch:
         return filter(wanted.matches, all_of_it)
 
 
-def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:
-    """Yield the intact records that begin at positions of the index, which may be wrong."""
-    for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
+def read_records_at(directory: Path, places: Iterable[int]) -> Iterator[tuple[int, AuditRecord]]:
+    """Yield the intact records that begin at positions of the index, which may be wrong, with these positions."""
+    known = [(number, place) for number in places if (place := place_of(number)) is not None]
+    for name, group in groupby(known, key=lambda each: each[1].file):
         with open_regular(directory, name) as fd:
             if fd is None:
                 continue
-            for place in group:
+            for number, place in group:
                 if (record := _record_at(fd, place.offset)) is not None:
-                    yield record
+                    yield number, record
 
 
 def _record_at(fd: int, offset: int) -> AuditRecord | None:
