@@ -35,15 +35,13 @@ class CheckRow(NamedTuple):
 
     name: str
     state: str
-    """`available`, `missing`, `proved`, `private`, ...; see `GOOD_STATES`."""
+    """`available`, `missing`, `proved`, `private`, ..."""
     detail: str
     """What was found, or why it is missing."""
     fix: str = ""
     """A command, a setting or a step that would help."""
 
 
-GOOD_STATES = frozenset({"available", "proved", "private", "watched", "overlayfs"})
-"""States that need no attention."""
 _JIT = CheckRow("jit", "granted", f"a JavaScript program may be compiled on request: {_CHANGES}")
 _JITLESS = CheckRow(
     "jit",
