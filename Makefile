@@ -5,6 +5,7 @@ VENV := .venv
 WHEEL_VENV := .venv-wheel
 UV := $(VENV)/bin/uv
 READY := $(VENV)/.ready
+VENDORED := engines/javascript/js/package-lock.json surfaces/web/package-lock.json
 # Tests wait for other processes for about half of their time. No verdict depends on load.
 WORKERS ?= $(shell expr 2 \* $$(nproc))
 RUN := $(VENV)/bin/
@@ -22,7 +23,7 @@ setup: $(READY) ## Install uv and everything else into .venv
 $(UV):
 	@PYTHON="$(PYTHON)" scripts/bootstrap
 
-$(READY): $(UV) pyproject.toml uv.lock hatch_build.py src/paddock/engines/javascript/js/package-lock.json
+$(READY): $(UV) pyproject.toml uv.lock hatch_build.py $(addprefix src/paddock/,$(VENDORED))
 	@$(UV) sync --frozen --quiet --all-extras --no-extra ray
 	@touch $@
 

@@ -1,6 +1,6 @@
-"""Fetch the guest's JavaScript libraries when a package is built: they are neither in git nor fetched later.
+"""Fetch the JavaScript libraries of the guest and of the web page when a package is built: git has none of them.
 
-`package-lock.json` pins versions and integrity hashes; npm checks them, runs no scripts, and leaves nothing
+Each `package-lock.json` pins versions and integrity hashes; npm checks them, runs no scripts, and leaves nothing
 behind. A source distribution already carries the result and builds without npm.
 """
 
@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-GUEST = Path("src/paddock/engines/javascript/js")
 NPM = (
     "ci",
     "--ignore-scripts",
@@ -78,10 +78,20 @@ function load(id) {
 return load("");
 })
 """
+PAGE_FILES = {
+    "htmx.js": "htmx.org/dist/htmx.min.js",
+    "htmx.LICENSE": "htmx.org/LICENSE",
+    "htmx-sse.js": "htmx-ext-sse/dist/sse.min.js",
+    "htmx-sse.LICENSE": "htmx-ext-sse/LICENSE",
+    "uplot.js": "uplot/dist/uPlot.iife.min.js",
+    "uplot.css": "uplot/dist/uPlot.min.css",
+    "uplot.LICENSE": "uplot/LICENSE",
+}
+"""The files of the web page, and the file of a package that each is."""
 
 
 class CustomBuildHook(BuildHookInterface):
-    """Write `src/paddock/engines/javascript/js/vendor/` when it is missing or older than the lock file."""
+    """Write each directory of `VENDORED` when it is missing or older than its lock file."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make the vendored files current before hatchling collects files. Raises RuntimeError except on Linux."""
@@ -90,11 +100,12 @@ class CustomBuildHook(BuildHookInterface):
                 f"Paddock runs on Linux, and this is {sys.platform}. On Windows, install it in WSL 2. On macOS, and on "
                 "Windows without WSL, run it in a container: docs/docker.md."
             )
-        guest = Path(self.root) / GUEST
-        lock = (guest / "package-lock.json").read_bytes()
-        if not is_current(guest / "vendor", lock):
-            with tempfile.TemporaryDirectory() as temporary:
-                write_vendor(install(guest, Path(temporary)), guest / "vendor", lock)
+        for vendor, (manifests, read_files) in VENDORED.items():
+            target, source = Path(self.root) / vendor, Path(self.root) / manifests
+            lock = (source / "package-lock.json").read_bytes()
+            if not is_current(target, lock):
+                with tempfile.TemporaryDirectory() as temporary:
+                    write_vendor(read_files(install(source, Path(temporary))), target, lock)
 
 
 def sha256(data: bytes) -> str:
@@ -118,20 +129,20 @@ def made_from(lock: bytes) -> dict[str, str]:
     return {"package-lock.json": sha256(lock), "hatch_build.py": sha256(Path(__file__).read_bytes())}
 
 
-def install(guest: Path, directory: Path) -> Path:
+def install(manifests: Path, directory: Path) -> Path:
     """Install the locked packages below `directory` with npm and return their `node_modules`."""
     npm = shutil.which("npm")
     if npm is None:
         msg = "npm is needed to build Paddock from a git checkout: install Node.js 20 or use a release."
         raise RuntimeError(msg)
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(guest / name, directory)
+        shutil.copy(manifests / name, directory)
     subprocess.run([npm, *NPM], cwd=directory, check=True)  # noqa: S603
     return directory / "node_modules"
 
 
-def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
-    """Write the libraries as plain scripts, their licences, and VENDOR.json, into `vendor`."""
+def read_guest_files(modules: Path) -> dict[str, bytes]:
+    """Return the libraries of the guest as plain scripts, and their licences."""
     swc, wasm = split_swc((modules / "@swc/wasm-typescript/wasm.js").read_text("utf-8"))
     files = {
         "acorn.js": (modules / "acorn/dist/acorn.js").read_bytes(),
@@ -143,8 +154,25 @@ def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
     for name, packed in PACKED.items():
         files[f"{name}.js"] = pack(modules, name).encode("ascii")
         files[f"{name}.LICENSE"] = "\n".join(licence(modules, package) for package in packed).encode()
+    return files
+
+
+def read_page_files(modules: Path) -> dict[str, bytes]:
+    """Return the libraries of the web page as they are published, and their licences."""
+    return {name: (modules / path).read_bytes() for name, path in PAGE_FILES.items()}
+
+
+VENDORED: dict[str, tuple[str, Callable[[Path], dict[str, bytes]]]] = {
+    "src/paddock/engines/javascript/js/vendor": ("src/paddock/engines/javascript/js", read_guest_files),
+    "src/paddock/surfaces/web/static/vendor": ("src/paddock/surfaces/web", read_page_files),
+}
+"""Directories of vendored files: where each has its `package.json` with its lock file, and what reads its files."""
+
+
+def write_vendor(files: dict[str, bytes], vendor: Path, lock: bytes) -> None:
+    """Write the files, and VENDOR.json, into `vendor`."""
     packages = {
-        name.removeprefix("node_modules/"): {"version": package["version"], "license": package["license"]}
+        name.removeprefix("node_modules/"): {"version": package["version"], "license": package.get("license")}
         for name, package in json.loads(lock)["packages"].items()
         if name
     }
@@ -153,10 +181,9 @@ def write_vendor(modules: Path, vendor: Path, lock: bytes) -> None:
         "packages": packages,
         "files": {name: sha256(data) for name, data in files.items()},
     }
-    files["VENDOR.json"] = (json.dumps(note, indent=2) + "\n").encode()
     shutil.rmtree(vendor, ignore_errors=True)
-    vendor.mkdir()
-    for name, data in files.items():
+    vendor.mkdir(parents=True)
+    for name, data in {**files, "VENDOR.json": (json.dumps(note, indent=2) + "\n").encode()}.items():
         (vendor / name).write_bytes(data)
 
 

@@ -104,14 +104,20 @@ def test_every_package_of_the_typescript_client_is_documented():
 
 def test_every_vendored_package_is_documented():
     rows = {name: licence for name, licence, _ in documented("Packed into the wheel")}
-    packages = json.loads((ROOT / "src/paddock/engines/javascript/js/package-lock.json").read_text())[
-        "packages"
-    ]
-    locked = {
-        path.removeprefix("node_modules/"): package["license"] for path, package in packages.items() if path
-    }
+    locked, wanted = (
+        {"htmx-ext-sse": "0BSD"},
+        set(),
+    )  # its package.json names no licence, only its LICENSE does
+    for folder in ("engines/javascript/js", "surfaces/web"):
+        lock = json.loads((ROOT / "src/paddock" / folder / "package-lock.json").read_text())
+        locked |= {
+            path.removeprefix("node_modules/"): package["license"]
+            for path, package in lock["packages"].items()
+            if "license" in package and path
+        }
+        wanted |= npm(f"src/paddock/{folder}/package.json")
     assert rows == locked
-    assert set(locked) >= npm("src/paddock/engines/javascript/js/package.json")
+    assert set(locked) >= wanted
 
 
 def test_the_package_of_vendored_rules_is_documented():

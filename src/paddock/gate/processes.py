@@ -31,6 +31,7 @@ def own_directories(settings: Settings) -> list[Path]:
         settings.vault.directory,
         settings.servers.state,
         settings.serve.directory,
+        settings.ui.directory,
         settings.sdk.temporals,
         settings.packages.directory,
     ]

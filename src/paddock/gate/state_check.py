@@ -44,6 +44,7 @@ def check_places(settings: Settings) -> list[PlaceReport]:
         _StateDirectory("vault", settings.vault.directory, 2),
         _StateDirectory("approvals", settings.approvals.directory, 1),
         _StateDirectory("users of the server", settings.serve.directory, 4),
+        _StateDirectory("logins to the page", settings.ui.directory, 1),
         _StateDirectory("artifacts", settings.artifacts.directory, 0),
         _StateDirectory("schedules", settings.sdk.temporals, 0),
         _StateDirectory("compiled programs", user_cache_path("paddock") / "programs", 0),

@@ -2,6 +2,7 @@
 
     cli             the command `paddock`
     client          `Paddock` and `BlockingPaddock`, from Python
+    web             the pages of `paddock ui`, over client and tenants
     http_api        the HTTP API, over client; tenants are its callers
     tenants         the users of a server: tokens, limits, a Paddock for each
     http_server     what every server over HTTP has before its application

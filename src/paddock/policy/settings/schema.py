@@ -40,6 +40,7 @@ from paddock.policy.settings.packages import PackageSettings
 from paddock.policy.settings.profiles import LimitSettings
 from paddock.policy.settings.rules import ApprovalSettings, PolicySettings
 from paddock.policy.settings.serve import ServeSettings, count_usable_processors
+from paddock.policy.settings.ui import UiSettings
 
 if TYPE_CHECKING:
     from paddock.model.request import Profile
@@ -567,6 +568,8 @@ class Settings(Value):
     """Traces and metrics."""
     log: LogSettings = Field(default_factory=LogSettings)
     """Log lines."""
+    ui: UiSettings = Field(default_factory=UiSettings)
+    """The page."""
 
     if TYPE_CHECKING:
 

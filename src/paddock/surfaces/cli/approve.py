@@ -74,7 +74,7 @@ def command(
     if id_ is None:
 
         async def list_waiting() -> "list[WaitingQuestion]":
-            async with _open_questions(settings) as questions:
+            async with open_questions(settings) as questions:
                 return await questions.list_waiting()
 
         found = run_until_signal(list_waiting())
@@ -86,7 +86,7 @@ def command(
     by = find_actor() if settings.cluster.url is None else f"{find_actor()}@{settings.cluster.node}"
 
     async def answer() -> "tuple[WaitingQuestion, Verdict]":
-        async with _open_questions(settings) as questions:
+        async with open_questions(settings) as questions:
             waiting = await questions.find_question(id_)
             verdict = "denied" if deny else await _ask_verdict(waiting.question, whole_run=whole_run)
             await questions.give_answer(waiting, verdict, f"{by} (paddock approve)", at_terminal=True)
@@ -100,7 +100,7 @@ def command(
 
 
 @asynccontextmanager
-async def _open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQuestions]":
+async def open_questions(settings: "Settings") -> "AsyncGenerator[AnswerableQuestions]":
     """Yield the questions of clients on this machine and of all users of a server; or those of all machines."""
     if settings.cluster.url is not None:
         from paddock.cluster.database import Database

@@ -44,6 +44,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions": ("sessions", "List and close the sessions of a running server."),
     "serve": ("serve", "Serve agents by MCP, over standard streams or HTTP, and programs by the HTTP API."),
     "cluster": ("cluster", "Prepare the database that several machines share, and show its state."),
+    "ui": ("ui", "Serve a page that shows what runs, what waits for a person, and what happened."),
     "approve": ("approve", "List the questions that wait for a person, or answer one."),
     "output": ("output", "Search, show and delete stored output of programs."),
     "vault": ("vault", "Keep secrets for scripts."),

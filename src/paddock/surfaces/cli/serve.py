@@ -216,6 +216,7 @@ def _read_token(token_file: Path | None) -> tuple[str, bool]:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File of the key of the certificate, in PEM.",
 )
+@click.option("--ui", is_flag=True, help="Serve the pages of `paddock ui` beside the API.")
 @_add_log_level
 @options.workspace
 @options.settings
@@ -229,6 +230,7 @@ def http(
     behind_proxy: bool,
     tls_cert: Path | None,
     tls_key: Path | None,
+    ui: bool,
     log_level: str | None,
 ) -> None:
     """Serve the HTTP API, and MCP at /mcp, until stopped. Needs the extra `http`.
@@ -277,7 +279,15 @@ def http(
             ):
                 served = HttpService(settings, workspace, tenants, settings_of, metrics, cluster=cluster)
                 restore_garbage_collection()
-                await served.serve(endpoint, stop)
+                if not ui:
+                    await served.serve(endpoint, stop)
+                    return
+                from paddock.surfaces.cli.ui import make_server_pages
+
+                async with make_server_pages(
+                    endpoint, tenants, settings, workspace, token, behind_proxy=behind_proxy
+                ) as wrap:
+                    await served.serve(endpoint, stop, wrap)
 
     try:
         with suppress(EngineError):  # as above

@@ -92,8 +92,13 @@ class HttpService:
         self._mcp = McpServers(make_service)
         self._drain_s = settings.serve.drain_ms / 1000
 
-    async def serve(self, endpoint: "Endpoint", stop: asyncio.Event) -> None:
-        """Serve at an endpoint until `stop` is set, and let executions that run then end."""
+    async def serve(
+        self, endpoint: "Endpoint", stop: asyncio.Event, wrap: "Callable[[App], App] | None" = None
+    ) -> None:
+        """Serve at an endpoint until `stop` is set, and let executions that run then end.
+
+        `wrap` puts another application before this one.
+        """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
         if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -101,7 +106,7 @@ class HttpService:
         api: App = build_api(self._server)  # pyright: ignore[reportAssignmentType] - the same protocol, other names
         own = self._tenants, self._requests, self._server.forwarding
         api_entry = ApiEntry(api, self._mcp, *own, readiness=self._readiness)
-        entry = HttpEntry(
+        entry: App = HttpEntry(
             api_entry,
             api_entry,
             endpoint.names,
@@ -110,6 +115,7 @@ class HttpService:
             metrics=self._server.metrics,
             respond=respond,
         )
+        entry = entry if wrap is None else wrap(entry)
         idle = IdleConnections(MAX_IDLE_CONNECTIONS, KEEP_ALIVE_S, counts_reused=True, spared_s=_SPARED_S)
         async with serve_application(entry, endpoint, idle, None) as serving:
             stopping = asyncio.create_task(stop.wait())

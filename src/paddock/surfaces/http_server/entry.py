@@ -156,20 +156,12 @@ class HttpEntry:
             return
         with self._callers.accept_hop(scope) as hop:
             if not hop:
-                self._check_names(scope)
+                check_host(scope, self._names, self._callers.refusals)
+                check_origin(scope, self._names, self._callers.refusals)
             known = await self._identify({**scope, HOP_KEY: hop})
             exchange.route = MCP_PATH if scope["path"] == MCP_PATH else ""
             await self._app(known, exchange.receive, exchange.send)
             exchange.route = exchange.route or getattr(known.get("route"), "path", "")
-
-    def _check_names(self, scope: Scope) -> None:
-        hosts, origins = header_values(scope, b"host"), header_values(scope, b"origin")
-        if len(hosts) != 1 or not self._names.allows_host(hosts[0].decode("latin-1")):
-            text = "The header `Host` names another server. Start this one with `--allowed-host NAME` to allow it."
-            raise refuse(self._callers.refusals, WRONG_HOST, text)
-        if origins and not (len(origins) == 1 and self._names.allows_origin(origins[0].decode("latin-1"))):
-            text = "The header `Origin` names another server; see `--allowed-host`."
-            raise refuse(self._callers.refusals, FOREIGN_ORIGIN, text)
 
     async def _identify(self, scope: Scope) -> Scope:
         refusals = self._callers.refusals
@@ -189,6 +181,24 @@ class HttpEntry:
             _log.error("a caller cannot be served: %s", error)
             text = "The server cannot serve this caller just now. The log of the server says why."
             raise refuse(refusals, UNAVAILABLE, text) from None
+
+
+def check_host(scope: Scope, names: "HostNames", refusals: Refusals) -> None:
+    """Raise Problem unless `Host` names this server, against DNS rebinding."""
+    hosts = header_values(scope, b"host")
+    if len(hosts) != 1 or not names.allows_host(hosts[0].decode("latin-1")):
+        text = (
+            "The header `Host` names another server. Start this one with `--allowed-host NAME` to allow it."
+        )
+        raise refuse(refusals, WRONG_HOST, text)
+
+
+def check_origin(scope: Scope, names: "HostNames", refusals: Refusals) -> None:
+    """Raise Problem if `Origin` names another server."""
+    origins = header_values(scope, b"origin")
+    if origins and not (len(origins) == 1 and names.allows_origin(origins[0].decode("latin-1"))):
+        text = "The header `Origin` names another server; see `--allowed-host`."
+        raise refuse(refusals, FOREIGN_ORIGIN, text)
 
 
 def refuse(refusals: Refusals, kind: ProblemType, detail: str, actor: str = "") -> Problem:

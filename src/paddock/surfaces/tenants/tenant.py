@@ -14,7 +14,7 @@ from paddock.foundation.cancellation import run_shielded
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError, Slot
 from paddock.gate.approvals import Asker
 from paddock.gate.open_paddock import OpenPaddock
-from paddock.gate.questions import Questions, QuestionStore, ask_and_wait
+from paddock.gate.questions import AnswerableQuestions, Questions, QuestionStore, ask_and_wait
 from paddock.model.approval import Answer, Question, WaitingQuestion
 from paddock.model.errors import ApprovalError, PaddockError
 from paddock.model.outcome import Outcome
@@ -148,6 +148,11 @@ class Tenant:
         self._used_at = time.monotonic()
         self.revoked = asyncio.Event()
         """Set when the token is no longer valid. What runs under it is then being ended."""
+
+    @property
+    def questions_of_others(self) -> AnswerableQuestions:
+        """The waiting questions of other users."""
+        return self._others
 
     @property
     def may_approve(self) -> bool:

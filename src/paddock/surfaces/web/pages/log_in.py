@@ -1,0 +1,13 @@
+"""`/login`: the button of a printed link, or the form for a token."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from paddock.surfaces.web.render import render
+
+
+async def show_login(request: Request) -> Response:
+    """Show the form. A link alone logs nobody in: programs that preview links would use it up."""
+    answer = render(request, "login.html", code=request.query_params.get("code", ""))
+    answer.headers["Referrer-Policy"] = "no-referrer"  # the address has the code
+    return answer

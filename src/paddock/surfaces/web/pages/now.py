@@ -1,0 +1,15 @@
+"""`/`."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paddock.surfaces.web.render import render
+
+
+async def show_now(request: Request) -> Response:
+    """Show the page."""
+    return render(request, "now.html")
+
+
+ROUTES = (Route("/", show_now),)

@@ -1,0 +1,15 @@
+"""`/policy`."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paddock.surfaces.web.render import render
+
+
+async def show_policy(request: Request) -> Response:
+    """Show the page."""
+    return render(request, "policy.html")
+
+
+ROUTES = (Route("/policy", show_policy),)

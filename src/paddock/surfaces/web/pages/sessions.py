@@ -1,0 +1,15 @@
+"""`/sessions`."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paddock.surfaces.web.render import render
+
+
+async def show_sessions(request: Request) -> Response:
+    """Show the page."""
+    return render(request, "sessions.html")
+
+
+ROUTES = (Route("/sessions", show_sessions),)

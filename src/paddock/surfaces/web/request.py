@@ -1,0 +1,51 @@
+"""What a page finds in its request."""
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import RedirectResponse, Response
+
+from paddock.surfaces.http_server.problems import NOT_PERMITTED, Problem
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from paddock.surfaces.web.viewer import Viewer
+
+VIEWER_KEY: Final = "paddock.viewer"
+"""In the scope of a request: the `Viewer` who is logged in."""
+LOGIN_KEY: Final = "paddock.login"
+"""In the scope of a request: its `Login`; None without one."""
+FORM_KEY: Final = "paddock.form"
+"""In the scope of a POST: the fields of its form, by name; the last one of a name counts."""
+LISTS_KEY: Final = "paddock.form.lists"
+"""In the scope of a POST: all values of each field."""
+
+
+def find_viewer(request: "Request") -> "Viewer":
+    """Return who is logged in."""
+    return request.scope[VIEWER_KEY]
+
+
+def require_owner(request: "Request") -> "Viewer":
+    """Return the owner who is logged in. Raises Problem for everybody else."""
+    viewer = find_viewer(request)
+    if not viewer.is_owner:
+        raise Problem(NOT_PERMITTED, "Only the owner of the server may see this page.")
+    return viewer
+
+
+def find_form(request: "Request") -> dict[str, str]:
+    """Return the fields of the form of a POST, by name."""
+    return request.scope[FORM_KEY]
+
+
+def find_list(request: "Request", name: str) -> list[str]:
+    """Return all values of a field of the form of a POST."""
+    return request.scope[LISTS_KEY].get(name, [])
+
+
+def go_to(request: "Request", path: str) -> Response:
+    """Return the answer to a form: the browser loads a page with GET. `path` is one of our own."""
+    if request.headers.get("hx-request") == "true":
+        return Response(headers={"HX-Redirect": path})
+    return RedirectResponse(path, 303)

@@ -1,0 +1,74 @@
+"""Serve the pages: alone for the owner of a state directory, or beside the API."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from paddock.gate.open_paddock import open_paddock
+from paddock.surfaces.http_server.idle_connections import IdleConnections
+from paddock.surfaces.http_server.serving import serve_application
+from paddock.surfaces.tenants.refusals import Refusals
+from paddock.surfaces.web.app import build_pages, is_page
+from paddock.surfaces.web.entry import LOGIN_PATH, WebEntry
+from paddock.surfaces.web.login import Logins
+from paddock.surfaces.web.viewer import SURFACE, LocalViewers, Viewer, Viewers
+
+if TYPE_CHECKING:
+    from paddock.gate.questions import AnswerableQuestions
+    from paddock.policy.settings.schema import Settings
+    from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
+    from paddock.surfaces.http_server.endpoint import Endpoint
+
+MAX_CONNECTIONS = 256
+
+
+def make_link(logins: Logins, url: str) -> str:
+    """Return a link that logs the owner in at a server, once and for a minute. Raises ConfigurationError."""
+    return f"{url.rstrip('/')}{LOGIN_PATH}?code={quote(logins.make_code())}"
+
+
+def make_entry(
+    endpoint: "Endpoint", logins: Logins, viewers: Viewers, refusals: Refusals, *, behind_proxy: bool = False
+) -> WebEntry:
+    """Return the application of the pages at an endpoint. A proxy in front of it speaks TLS."""
+    port = urlsplit(endpoint.url).port
+    secure = endpoint.tls is not None or behind_proxy
+    name = f"paddock_{port}"
+    return WebEntry(
+        build_pages(), endpoint.names, logins, viewers, refusals, cookie_name=name, is_secure=secure
+    )
+
+
+def put_before(pages: WebEntry, api: "App") -> "App":
+    """Return an application that answers with pages at their paths, and else with the API."""
+
+    async def choose(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        app = pages if scope["type"] == "http" and is_page(scope["path"]) else api
+        await app(scope, receive, send)
+
+    return choose
+
+
+async def serve_pages(
+    settings: "Settings",
+    workspace: Path,
+    endpoint: "Endpoint",
+    stop: asyncio.Event,
+    *,
+    questions: "AnswerableQuestions",
+    owner: str,
+) -> None:
+    """Serve the pages of a state directory to its owner until `stop` is set. Raises LedgerError."""
+    async with open_paddock(settings, workspace) as opened:
+        viewers = LocalViewers(Viewer(owner, "", settings, workspace, opened, questions))
+        refusals = Refusals(opened.gate.audit, None, SURFACE)
+        entry = make_entry(endpoint, Logins(settings.ui.directory), viewers, refusals)
+        try:
+            async with serve_application(entry, endpoint, IdleConnections(), MAX_CONNECTIONS) as serving:
+                stopping = asyncio.create_task(stop.wait())
+                await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                stopping.cancel()
+            serving.result()
+        finally:
+            refusals.close()

@@ -1,0 +1,16 @@
+// What the pages need beyond htmx. Everything works without it.
+"use strict";
+
+// "copy" buttons: data-copy has the id of the element whose text is copied.
+document.addEventListener("click", (event) => {
+  const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+  if (button === null) return;
+  const source = document.getElementById(button.dataset.copy);
+  if (source === null) return;
+  navigator.clipboard.writeText(source.textContent).then(() => {
+    const label = button.textContent;
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = label), 1500);
+  });
+});
+for (const button of document.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
