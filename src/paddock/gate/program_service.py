@@ -340,6 +340,11 @@ class ProgramService:
         """Return the open sessions of an actor."""
         return () if self._sessions is None else self._sessions.describe_open(actor)
 
+    @property
+    def open_sessions(self) -> "ProgramSessions | None":
+        """The table of sessions; None before the first one was opened."""
+        return self._sessions
+
     async def list_session_files(self, actor: str, handle: str) -> tuple[OutputFile, ...]:
         """Return all files of a session. Raises PaddockError for one that has ended."""
         from paddock.record.output.work_files import FileCollector
