@@ -27,7 +27,7 @@ State = Literal["queued", "asking", "running"]
 
 
 class _Told(Value):
-    """A part of an answer."""
+    """A part of an answer. Each answer has a member that it requires, so that a refusal is none."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -111,7 +111,7 @@ class ProcessNow(_Told):
 class OutputNow(_Told):
     """The tail of a run's output so far. The answer to `tail`."""
 
-    stdout: Annotated[str, Field(max_length=MAX_TAIL_CHARS)] = ""
+    stdout: Annotated[str, Field(max_length=MAX_TAIL_CHARS)]
     """Standard output, or the console of a JavaScript program."""
     stderr: Annotated[str, Field(max_length=MAX_TAIL_CHARS)] = ""
     omitted: bool = False
@@ -128,7 +128,7 @@ class FileNow(_Told):
 class FilesNow(_Told):
     """The files of a session. The answer to `files`."""
 
-    files: Annotated[tuple[FileNow, ...], Field(max_length=MAX_RUNS)] = ()
+    files: Annotated[tuple[FileNow, ...], Field(max_length=MAX_RUNS)]
     omitted: bool = False
     """Whether there are more."""
 
@@ -136,7 +136,7 @@ class FilesNow(_Told):
 class ContentNow(_Told):
     """The content of a file. The answer to `file`."""
 
-    text: Annotated[str, Field(max_length=MAX_FILE_BYTES)] | None = None
+    text: Annotated[str, Field(max_length=MAX_FILE_BYTES)] | None
     """Without secrets; None for a file that is no text."""
     data: Annotated[str, Field(max_length=2 * MAX_FILE_BYTES)] = ""
     """The bytes of a file that is no text, in base64 (RFC 4648)."""

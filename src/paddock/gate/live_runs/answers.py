@@ -88,7 +88,7 @@ async def _answer(question: LiveQuestion, entries: Sequence[Entry]) -> "Value":
         case "files":
             entry, table, session = _find_session(question.id, entries)
             if not isinstance(session, ProgramSession):
-                return FilesNow()
+                return FilesNow(files=())
             listed = await asyncio.to_thread(table.list_files_now, session.actor, session.id, MAX_RUNS + 1)
             hide = entry.opened.outgoing.text
             files = tuple(FileNow(path=hide(path)[:4096], size=size) for path, size in listed[:MAX_RUNS])
@@ -237,7 +237,7 @@ async def _show_content(entry: Entry, data: bytes) -> ContentNow:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        return ContentNow(data=base64.b64encode(data).decode())
+        return ContentNow(text=None, data=base64.b64encode(data).decode())
     hidden = await run_in_slices(entry.opened.outgoing.json_in_slices(text))
     return ContentNow(text=hidden[:MAX_FILE_BYTES])
 
