@@ -36,6 +36,7 @@ PACKAGES_OF_TESTS = {
     "haproxy": "/usr/sbin/haproxy",
     "nginx": "/usr/sbin/nginx",
     "prometheus": "/usr/bin/promtool",
+    "chromium": "/usr/bin/chromium",
 }
 """Packages of the distribution that tests use, and a path of each."""
 FROM_APT = dict.fromkeys(("node", "ruby", "php", "perl", "r", "elixir", "java", "rust", "c", "cpp"), "") | {

@@ -94,7 +94,8 @@ def test_every_tool_of_development_is_documented():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [*project["dependency-groups"]["dev"], *project["build-system"]["requires"]]
     rows = {name for name, _, _ in documented("For building and testing")}
-    assert rows == {name_of(text) for text in wanted} | {"uv"} | npm("tests/typescript/package.json")
+    from_npm = npm("tests/axe/package.json") | npm("tests/typescript/package.json")
+    assert rows == {name_of(text) for text in wanted} | {"uv"} | from_npm
 
 
 def test_every_package_of_the_typescript_client_is_documented():
