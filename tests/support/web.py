@@ -4,13 +4,13 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.cookiejar import Cookie
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from tests.support.command import PADDOCK
-from tests.support.http_api import TOKEN, ApiPlace
+from tests.support.http_api import TOKEN, ApiClient, ApiPlace, ApiServer
 from tests.support.processes import PATIENCE_S
 
 _LINK = re.compile(r"^(http://127\.0\.0\.1:\d+)/login\?code=\S+$")
@@ -61,6 +61,10 @@ class WebServer:
         if cookie is not None:
             client.cookies.set(cookie.name, cookie.value or "", domain="127.0.0.1")
         return client
+
+    def open_api(self, token: str | None = TOKEN) -> AbstractContextManager[ApiClient]:
+        """Return a context with a client of the API that is served beside the page."""
+        return ApiServer(self.process, self.url).client(token)
 
     def stop(self) -> int:
         """Ask the server to end, as a supervisor does, and return its exit code."""

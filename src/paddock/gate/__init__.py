@@ -16,7 +16,8 @@ mechanisms; read these two first.
                       the store), processes, cluster (opens the database): each created at its first use
     overlays          overlays: what a program changed becomes a change set; change_sets: lists, shows and accepts them
     confined servers  confined_servers, confinement_proposal
-    checks            network_check, state_check, overlay_check (for `paddock doctor`)
+    checks            machine_check: all of `paddock doctor`; network_check, state_check, overlay_check and
+                      toolchain_check are parts of it
 
 `batch`, `sequences` and `schedules` are built of several requests. `replay` records programs and repeats them.
 """

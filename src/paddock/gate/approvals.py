@@ -153,6 +153,11 @@ class Approvals:
         """Remove a request from the register."""
         del self._runs[request.id]
 
+    def is_asking(self, run: str) -> bool:
+        """Return whether a person is asked about a run, or about a call of it, just now."""
+        state = self._runs.get(run)
+        return state is not None and state.asking.locked()
+
     def clock_of(self, request: ExecutionRequest) -> RunClock:
         """Return the clock of a request."""
         return self._find_run(request).clock

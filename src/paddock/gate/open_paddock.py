@@ -24,6 +24,7 @@ from paddock.foundation.forced_exit import do_before
 from paddock.gate.change_sets import ChangeSets
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.guest_service import GuestService
+from paddock.gate.live_runs.endpoint import Entry, show_paddock
 from paddock.gate.processes import Processes, own_directories, own_files
 from paddock.gate.program_service import ProgramService
 from paddock.gate.script_tool_service import Scripts
@@ -324,7 +325,7 @@ async def open_paddock(
                 told = watch.metrics if watch else None
                 own_parts = gate, servers, processes, output, scripts, programs
                 record = RecordWatch(ledger, settings.audit)
-                yield OpenPaddock(
+                opened = OpenPaddock(
                     *own_parts,
                     events=events,
                     outgoing=outgoing,
@@ -333,5 +334,7 @@ async def open_paddock(
                     changes=changes,
                     metrics=told,
                 )
+                with show_paddock(Entry(opened, workspace, "" if server is None else server.user)):
+                    yield opened
         finally:
             await run_shielded(_close_all(closing, watch))

@@ -1,9 +1,10 @@
 """Who looks at the page, and what they may see: the owner everything, a user of the server only their own."""
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.errors import PaddockError
@@ -44,6 +45,8 @@ class Viewer(NamedTuple):
     """The questions of their own runs, which another person answers; None for the owner."""
     revoked: "asyncio.Event | None" = None
     """Set when their token is not valid any more; None for a person without one."""
+    sources: Mapping[str, str] = MappingProxyType({})
+    """Where each setting and rule comes from, as in `Merged`; empty for those who may not know paths of the server."""
 
     @property
     def has_ended(self) -> bool:
@@ -114,8 +117,13 @@ class TenantViewers:
         owner_token: str,
         all_questions: "AnswerableQuestions",
         owner: str,
+        sources: Mapping[str, str],
     ) -> None:
-        """`owner_token` runs what the owner does, whose name is `owner`; `all_questions` are those of all users."""
+        """`owner_token` runs what the owner does, whose name is `owner`; `all_questions` are those of all users.
+
+        `sources` are those of the settings, as in `Merged`.
+        """
+        self._sources = sources
         self._tenants = tenants
         self._settings = settings
         self._workspace = workspace
@@ -161,7 +169,9 @@ class TenantViewers:
 
     def _describe_owner(self, tenant: "Tenant") -> Viewer:
         own = self._settings, self._workspace, tenant.opened
-        return Viewer(self._owner, "", *own, self._all_questions, revoked=tenant.revoked)
+        return Viewer(
+            self._owner, "", *own, self._all_questions, revoked=tenant.revoked, sources=self._sources
+        )
 
     def _describe_user(self, tenant: "Tenant") -> Viewer:
         own = tenant.settings, self._workspace, tenant.opened

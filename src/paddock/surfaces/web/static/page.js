@@ -13,4 +13,10 @@ document.addEventListener("click", (event) => {
     setTimeout(() => (button.textContent = label), 1500);
   });
 });
-for (const button of document.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
+// They are hidden without script, and where the browser has no clipboard: on plain HTTP from another machine.
+const showCopyButtons = (root) => {
+  if (!navigator.clipboard) return;
+  for (const button of root.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
+};
+showCopyButtons(document);
+document.addEventListener("htmx:load", (event) => showCopyButtons(event.detail.elt));
