@@ -9,7 +9,7 @@ import pytest
 from paddock.model.errors import ConfigurationError
 from paddock.surfaces.web.login import CODE_S, LOGIN_S, OWNER, Login, Logins
 
-NOW = 1_800_000_000.5
+NOW = 1_800_000_000.0
 
 
 class Clock:
