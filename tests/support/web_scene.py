@@ -178,7 +178,7 @@ def open_scene(
         owner, user = (stack.enter_context(server.open_api(token)) for token in (TOKEN, alice))
         runs |= run_requests(user)
         session = open_session(owner)
-        runs["running"] = owner.begin(language="python", code=LONG, timeout_ms=3_600_000)
+        runs["running"] = owner.begin(language="python", code=LONG, timeout_ms=600_000)
         runs["waiting"] = user.begin(**WRITING)
         user.wait_for(runs["waiting"], lambda state: state.get("question"))
         yield Scene(place, server, runs, session)
