@@ -21,6 +21,7 @@ payloads = "kept"
 [runtimes]
 access = "overlay"
 network = "loopback"
+timeout_ms = 600_000
 
 [[policy.rule]]
 effect = "ask"
@@ -179,6 +180,7 @@ def open_scene(
         runs |= run_requests(user)
         session = open_session(owner)
         runs["running"] = owner.begin(language="python", code=LONG, timeout_ms=600_000)
+        owner.wait_for(runs["running"], lambda state: state["state"] == "running")
         runs["waiting"] = user.begin(**WRITING)
         user.wait_for(runs["waiting"], lambda state: state.get("question"))
         yield Scene(place, server, runs, session)
