@@ -8,7 +8,7 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -128,7 +128,7 @@ async def show_server(request: Request) -> Response:
     first = _read_number(request, "from")
     chosen = chosen[first : first + _TOOLS_PER_PAGE]
     shown = await _describe_tools(viewer, chosen, room=_MAX_SINGLE_CHARS if only else _MAX_DECLARATION_CHARS)
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "name": name,
         "address": _link(name),
         "only": only,
