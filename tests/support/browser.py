@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 from playwright.sync_api import (
     Browser,
@@ -60,7 +60,7 @@ class BrowserPages:
         self._browser = browser
         self._contexts = ExitStack()
 
-    def __enter__(self) -> "BrowserPages":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.cookiejar import Cookie
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
