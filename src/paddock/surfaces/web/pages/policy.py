@@ -28,13 +28,13 @@ from paddock.model.request import (
     ToolRun,
     Work,
 )
-from paddock.model.texts import list_faults
+from paddock.model.texts import FieldFault, list_faults
 from paddock.policy.decisions.sentences import describe_policy
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.serve import ServeToken
 from paddock.surfaces.tenants.narrowing import narrow_settings
 from paddock.surfaces.tenants.token_file import list_known_tokens
-from paddock.surfaces.web.render import render
+from paddock.surfaces.web.render import render, show_visible
 from paddock.surfaces.web.request import find_viewer
 from paddock.surfaces.web.viewer import Viewer
 
@@ -103,7 +103,9 @@ class Tried(NamedTuple):
 
 async def show_policy(request: Request) -> Response:
     """Show the form, the answer to it, and the policy in sentences."""
-    viewer, form = find_viewer(request), dict(request.query_params)
+    viewer = find_viewer(request)
+    # The form shows what was tried, and nothing invisible.
+    form = {name: show_visible(value) for name, value in request.query_params.items()}
     kind = form.get("kind", "runtime")
     kind = kind if kind in _KINDS else "runtime"
     tokens = list_known_tokens(viewer.settings) if viewer.is_owner else ()
@@ -113,9 +115,7 @@ async def show_policy(request: Request) -> Response:
         if "try" in form:
             tried = await _try(viewer, settings, kind, form)
     except ValidationError as error:
-        tried = Tried(
-            fault="; ".join(f"{'.'.join(map(str, each.path))}: {each.text}" for each in list_faults(error))
-        )
+        tried = Tried(fault="; ".join(map(_explain_fault, list_faults(error))))
     except (ValueError, ConfigurationError, OSError) as error:
         tried = Tried(
             fault=str(error) if viewer.is_owner or isinstance(error, ValueError) else "It cannot be tried."
@@ -138,6 +138,10 @@ async def show_policy(request: Request) -> Response:
         topics=describe_policy(settings, with_paths=viewer.is_owner),
         sources=sources,
     )
+
+
+def _explain_fault(fault: FieldFault) -> str:
+    return ": ".join(filter(None, (".".join(map(str, fault.path)), fault.text)))
 
 
 def _find_settings(viewer: Viewer, tokens: tuple[ServeToken, ...], actor: str) -> Settings:

@@ -114,7 +114,7 @@ async def show_servers(request: Request) -> Response:
         for facts in server_facts.list_servers(servers)
     ]
     config = servers.config
-    absent = [config.absent[name] for name in sorted(config.absent)]
+    absent = sorted(config.absent.items())
     return render(request, "servers.html", rows=rows, names=[], warnings=config.warnings, absent=absent)
 
 
