@@ -1,6 +1,7 @@
 """`paddock ui`: a page in the browser that shows what runs, what waits for a person, and what happened."""
 
 import asyncio
+import socket
 import webbrowser
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,6 +12,7 @@ import click
 
 from paddock.foundation.files import replace_file
 from paddock.model.base import count
+from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options, restore_garbage_collection
 from paddock.surfaces.cli.help import render_examples
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.tenants import Tenants
 
 ADDRESS = "127.0.0.1:8710"
+_CONNECT_S = 5.0
 
 
 @click.command(
@@ -86,11 +89,16 @@ def command(
     from paddock.surfaces.web.service import make_link, serve_pages
 
     if links:
-        link = make_link(logins, f"http://{_complete_address(address)}")
+        link = make_link(logins, _find_running(address))
         _print_link(link, settings, opens=opens, as_json=as_json)
         return
     logs.start_logging(settings.log, settings.log.level)
-    endpoint = open_endpoint(address, "", (), path="")
+    try:
+        endpoint = open_endpoint(address, "", (), path="")
+    except ConfigurationError as problem:
+        raise ConfigurationError(
+            f"{problem}. If the page is served there already, `paddock ui --link` prints a link to it."
+        ) from None
     if not endpoint.is_local:
         endpoint.listener.close()
         raise click.UsageError(
@@ -113,8 +121,17 @@ def command(
     asyncio.run(serve())
 
 
-def _complete_address(address: str) -> str:
-    return address if ":" in address else f"127.0.0.1:{address}"
+def _find_running(address: str) -> str:
+    """Return the URL of the server at an address. Raises ConfigurationError if nothing listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]") or "127.0.0.1", int(port)), timeout=_CONNECT_S).close()
+    except (OSError, ValueError, OverflowError):
+        raise ConfigurationError(
+            f"--http {address}: nothing listens there. Start the page with `paddock ui`, or give the address of "
+            "the server."
+        ) from None
+    return f"http://{host or '127.0.0.1'}:{port}"
 
 
 def _print_link(link: str, settings: "Settings", *, opens: bool, as_json: bool) -> None:

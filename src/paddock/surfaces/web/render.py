@@ -112,7 +112,8 @@ def open_environment() -> Environment:
         "moment": show_moment,
     }
     environment.filters.update(filters)
-    environment.globals.update(navigation=NAVIGATION, version=__version__)
+    values: dict[str, Any] = {"navigation": NAVIGATION, "version": __version__}
+    environment.globals.update(values)
     return environment
 
 

@@ -81,6 +81,7 @@ CHOICES = {
     "servers.state": [Path("/a"), Path("/b")],
     "servers.trust": [Path("/a"), Path("/b")],
     "serve.directory": [Path("/a"), Path("/b")],
+    "ui.directory": [Path("/a"), Path("/b")],
     "grants.servers": [("*",), ("a", "b"), ("a",), ()],
     "grants.jit": [True, False],
     "grants.calls": ["run", "read_only", "dry_run"],
