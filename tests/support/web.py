@@ -109,3 +109,12 @@ class WebPlace(ApiPlace):
             if process.poll() is None:
                 process.kill()
             process.communicate()
+
+
+def log_in_with_token(server: WebServer, token: str) -> Cookie:
+    """Return the cookie of the login of a user of the server."""
+    with server.client() as client:
+        answer = client.post("/login", data={"token": token})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/"), answer.text
+        [cookie] = client.cookies.jar
+        return cookie

@@ -50,8 +50,6 @@ class RuleMatch(NamedTuple):
     effect: Effect | FlowEffect
     text: str
     """Its keys and values, as they stand in a settings file."""
-    decides: bool
-    """Whether the decision names it."""
 
 
 class FlowTrial(NamedTuple):
@@ -149,7 +147,7 @@ class PolicyTrials:
         request = self.policy.add_defaults(request)
         decision = self.policy.decide(request)
         matches = tuple(
-            RuleMatch(name, rule.effect, render_rule(rule), name == decision.rule)
+            RuleMatch(name, rule.effect, render_rule(rule))
             for name, rule in self.policy.list_matching_rules(request)
         )
         refused = not decision.allowed and not decision.asks
@@ -174,7 +172,7 @@ class PolicyTrials:
         name = read_host_pattern(host)
         decision = decide_host(grant, name, port, request)
         matches = tuple(
-            RuleMatch(rule_name, rule.effect, render_rule(rule), rule_name == decision.rule)
+            RuleMatch(rule_name, rule.effect, render_rule(rule.replace(header=())))
             for rule_name, rule in list_matching_rules(grant, name, port, request)
         )
         return HostTrial(decision, matches, self.find_source(decision.rule))
@@ -204,10 +202,7 @@ class PolicyTrials:
         return FlowTrial(
             tuple(sorted(labels.sources)),
             tuple(sorted(labels.sinks)),
-            tuple(
-                RuleMatch(each.name, each.rule.effect, render_rule(each.rule), decides=False)
-                for each in found
-            ),
+            tuple(RuleMatch(each.name, each.rule.effect, render_rule(each.rule)) for each in found),
             tuple(each.rule.source for each in found),
         )
 

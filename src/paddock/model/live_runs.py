@@ -40,14 +40,26 @@ class LiveQuestion(_Told):
     """The id of a run, or the name of a session."""
     path: Annotated[str, Field(max_length=8192)] = ""
     """A file of a session."""
+    output_chars: Annotated[WholeNumber, Field(ge=0, le=MAX_TAIL_CHARS)] = 0
+    """How much of the output of each run to list, in characters."""
     user: Name | None = None
     """The user of a server for whom it is asked, who sees only their own; None for the owner."""
+
+
+class OutputNow(_Told):
+    """The tail of a run's output so far. The answer to `tail`."""
+
+    stdout: Annotated[str, Field(max_length=MAX_TAIL_CHARS)]
+    """Standard output, or the console of a JavaScript program."""
+    stderr: Annotated[str, Field(max_length=MAX_TAIL_CHARS)] = ""
+    omitted: bool = False
+    """Whether the beginning is left out."""
 
 
 class RunNow(_Told):
     """One run."""
 
-    id: Name
+    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
     actor: Name
     surface: Name
     kind: Name
@@ -63,12 +75,14 @@ class RunNow(_Told):
     cpu_ms: Annotated[float, Field(ge=0)] | None = None
     session: Name = ""
     """The name of its session; empty without one."""
+    output: OutputNow | None = None
+    """The tail of its output; None if it was not asked for."""
 
 
 class SessionNow(_Told):
     """One open session."""
 
-    name: Name
+    name: Annotated[str, Field(pattern=r"^[0-9a-f]{1,64}$")]
     """What records call it. Its handle stays with its caller."""
     actor: Name
     language: Name
@@ -106,16 +120,6 @@ class ProcessNow(_Told):
     program: Name
     since: float
     paddocks: Annotated[tuple[PaddockNow, ...], Field(max_length=MAX_RUNS)] = ()
-
-
-class OutputNow(_Told):
-    """The tail of a run's output so far. The answer to `tail`."""
-
-    stdout: Annotated[str, Field(max_length=MAX_TAIL_CHARS)]
-    """Standard output, or the console of a JavaScript program."""
-    stderr: Annotated[str, Field(max_length=MAX_TAIL_CHARS)] = ""
-    omitted: bool = False
-    """Whether the beginning is left out."""
 
 
 class FileNow(_Told):

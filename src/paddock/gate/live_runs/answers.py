@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from paddock.model.request import ExecutionRequest
 
 _MAX_NAME_CHARS = 200
+_MAX_OUTPUTS = 50
+"""Maximum number of runs of one Paddock whose output is listed."""
 _MAX_LINE_CHARS = 16 * 1024
 """Longer console lines are left out: to search them for secrets again at each look would take too long."""
 _UNKNOWN = "there is no such run or session any more"
@@ -71,12 +73,13 @@ _TOO_LARGE = Refused(error="the answer is too large").model_dump_json().encode()
 async def _answer(question: LiveQuestion, entries: Sequence[Entry]) -> "Value":
     match question.ask:
         case "list":
-            paddocks = [await _describe_paddock(entry) for entry in entries[:MAX_RUNS]]
+            chars = question.output_chars
+            paddocks = [await _describe_paddock(entry, chars) for entry in entries[:MAX_RUNS]]
             program = _cut(os.path.basename(sys.argv[0]) or "python")
             return ProcessNow(pid=os.getpid(), program=program, since=STARTED, paddocks=tuple(paddocks))
         case "tail":
             entry, run = _find_run(question.id, entries)
-            return await _read_output(entry, run)
+            return _read_output(entry, run, MAX_TAIL_CHARS)
         case "stop":
             run = next((run for _, run in _list_runs(entries) if run.request.id == question.id), None)
             if run is not None:
@@ -129,11 +132,14 @@ def _find_session(name: str, entries: Sequence[Entry]) -> "tuple[Entry, ProgramS
     raise PaddockError(_UNKNOWN)
 
 
-async def _describe_paddock(entry: Entry) -> PaddockNow:
+async def _describe_paddock(entry: Entry, output_chars: int) -> PaddockNow:
     opened = entry.opened
     engines = opened.gate.engines
     runs = [run for _, run in _list_runs([entry])][:MAX_RUNS]
-    described = await asyncio.gather(*(_describe_run(entry, run) for run in runs))
+    numbered = enumerate(runs)
+    described = await asyncio.gather(
+        *(_describe_run(entry, run, output_chars * (number < _MAX_OUTPUTS)) for number, run in numbered)
+    )
     table = opened.programs.open_sessions
     sessions = (
         () if table is None else tuple(_describe_session(table, each) for each in _list_sessions(entry))
@@ -150,7 +156,7 @@ async def _describe_paddock(entry: Entry) -> PaddockNow:
     )
 
 
-async def _describe_run(entry: Entry, run: "LiveRun") -> RunNow:
+async def _describe_run(entry: Entry, run: "LiveRun", output_chars: int) -> RunNow:
     request, hide = run.request, entry.opened.outgoing.text
     name, language = _name_work(request)
     use = None if run.measure is None else await run.measure()
@@ -169,6 +175,7 @@ async def _describe_run(entry: Entry, run: "LiveRun") -> RunNow:
         memory_bytes=None if use is None else use.memory_bytes,
         cpu_ms=None if use is None else use.cpu_ms,
         session=name_session(session) if session and session != NEW else "",
+        output=_read_output(entry, run, output_chars) if output_chars else None,
     )
 
 
@@ -207,28 +214,28 @@ def _describe_session(table: ProgramSessions, session: "OpenSession") -> Session
     )
 
 
-async def _read_output(entry: Entry, run: "LiveRun") -> OutputNow:
+def _read_output(entry: Entry, run: "LiveRun", max_chars: int) -> OutputNow:
     if run.read_streams is not None:
         streams = run.read_streams()
-        shown = [(each.tail or each.head)[-MAX_TAIL_CHARS:] for each in streams]
-        omitted = any(
-            len(text) < len(each.head) + len(each.tail) or each.omitted_bytes
-            for text, each in zip(shown, streams, strict=True)
+        texts = [each.tail if each.omitted_bytes else each.head for each in streams]
+        stdout, stderr = (text[-max_chars:] for text in texts)
+        omitted = len(stdout) + len(stderr) < sum(map(len, texts)) or any(
+            each.omitted_bytes for each in streams
         )
-        return OutputNow(stdout=shown[0], stderr=shown[1], omitted=omitted)
+        return OutputNow(stdout=stdout, stderr=stderr, omitted=omitted)
     texts: list[str] = []
-    room, omitted = MAX_TAIL_CHARS, len(run.lines) == run.lines.maxlen
+    room, omitted = max_chars, len(run.lines) == run.lines.maxlen
     for line in reversed(tuple(run.lines)):
         if len(line.text) > _MAX_LINE_CHARS:
             text = f"[a line of {len(line.text)} characters]"
         else:
             text = entry.opened.outgoing.line(line).text
+        texts.append(text)
         room -= len(text) + 1
         if room < 0:
             omitted = True
             break
-        texts.append(text)
-    return OutputNow(stdout="\n".join(reversed(texts)), omitted=omitted)
+    return OutputNow(stdout="\n".join(reversed(texts))[-max_chars:], omitted=omitted)
 
 
 async def _show_content(entry: Entry, data: bytes) -> ContentNow:

@@ -36,7 +36,7 @@ from paddock.model.live_runs import (
 
 MAX_PROCESSES = 256
 """Maximum number of processes that are asked."""
-_ANSWERS_WITHIN_S = 3.0
+_ANSWERS_WITHIN_S = 2.0
 A = TypeVar("A", ProcessNow, OutputNow, Done, FilesNow, ContentNow)
 
 
@@ -73,9 +73,10 @@ class LiveRuns:
         self._user = user
         self._directory = directory or find_directory()
 
-    async def list_all(self) -> LiveState:
-        """Return what all processes run now."""
-        answers = await self._ask_all(LiveQuestion(ask="list", user=self._user), ProcessNow)
+    async def list_all(self, output_chars: int = 0) -> LiveState:
+        """Return what all processes run now, with so many characters of the output of each run."""
+        question = LiveQuestion(ask="list", output_chars=output_chars, user=self._user)
+        answers = await self._ask_all(question, ProcessNow)
         found = sorted(
             (each for each in answers if isinstance(each, ProcessNow)), key=lambda process: process.since
         )
@@ -148,7 +149,7 @@ async def _ask(folder: int, name: str, question: LiveQuestion, kind: type[A]) ->
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=folder)
         return None
-    except TimeoutError:
+    except (TimeoutError, BlockingIOError):  # it waits for something, and its queue of connections is full
         return f"process {_find_pid(name)} did not answer within {_ANSWERS_WITHIN_S:.0f} s"
     except OSError as error:
         return f"process {_find_pid(name)} did not answer: {error.strerror or error}"

@@ -7,12 +7,12 @@ from paddock.gate.past_runs.describe import PastRun, read_number, read_text, rea
 
 FILE = "FILE"
 """Stands for the file with the program, whose text the record does not have."""
-_OPTIONS = frozenset(
-    {
-        *("--access", "--actor", "--against", "--args", "--cwd", "--env", "--executable"),
-        *("--input", "--jit", "--network", "--package"),
-    }
-)
+
+
+class _Option(str):
+    """An option that this module wrote. Any other word with a dash is refused."""
+
+    __slots__ = ()
 
 
 class RerunCommand(NamedTuple):
@@ -37,21 +37,29 @@ def write_command(past: PastRun, actor: str) -> RerunCommand:
             server, _, tool = name.rpartition("/")
             words = ["paddock", "servers", "call", server, tool]
             if read_number(facts, "bytes_in") > len("{}"):
-                words += ["--args", "@arguments.json"]
+                words += [_Option("--args"), "@arguments.json"]
                 missing.append("the arguments: write them to arguments.json")
         case "tool":
             words = ["paddock", "tool", "run", name]
             if read_number(facts, "bytes_in") > len("{}"):
-                words += ["--input", "@inputs.json"]
+                words += [_Option("--input"), "@inputs.json"]
                 missing.append("the inputs: write them to inputs.json")
         case "replay" if repeats := read_text(facts, "repeats"):
-            words = ["paddock", "replay", repeats, "--against", read_text(facts, "against") or "recorded"]
+            words = [
+                "paddock",
+                "replay",
+                repeats,
+                _Option("--against"),
+                read_text(facts, "against") or "recorded",
+            ]
         case "changes":
             words = ["paddock", "changes", read_text(facts, "action"), read_text(facts, "changes")]
         case _:
             return RerunCommand("", ("no command runs this kind of work",))
     # A program or a client may have chosen a name that is an option, or hides characters from who copies it.
-    if not all(word.isprintable() and (word[:1] not in {"", "-"} or word in _OPTIONS) for word in words):
+    if not all(
+        isinstance(word, _Option) or (word.isprintable() and word[:1] not in {"", "-"}) for word in words
+    ):
         return RerunCommand("", ("the record has names that are not safe on a command line",))
     return RerunCommand(shlex.join(words), tuple(missing))
 
@@ -66,14 +74,14 @@ def _write_program(past: PastRun, missing: list[str]) -> list[str]:
         missing.append(f"the program: {FILE} stands for a file with its text")
     for option in ("executable", "cwd", "access"):
         if (value := read_text(facts, option)) and value != ".":
-            words += [f"--{option}", value]
+            words += [_Option(f"--{option}"), value]
     hosts = ",".join(read_texts(facts, "hosts"))
     network = hosts or read_text(facts, "network")
-    words += ["--network", network] if network not in {"", "none"} else []
+    words += [_Option("--network"), network] if network not in {"", "none"} else []
     for package in read_texts(facts, "requirements"):
-        words += ["--package", package]
+        words += [_Option("--package"), package]
     for variable in read_text(facts, "variables").split():
-        words += ["--env", f"{variable}=VALUE"]
+        words += [_Option("--env"), f"{variable}=VALUE"]
         missing.append(f"the value of the variable {variable}")
     if count := int(read_number(facts, "argument_count")):
         missing.append(f"its arguments ({count}): write them after --")
@@ -92,7 +100,7 @@ def _write_program(past: PastRun, missing: list[str]) -> list[str]:
 def _write_script(past: PastRun, actor: str, missing: list[str]) -> list[str]:
     facts = past.facts
     if past.run.is_recorded:
-        owner = ["--actor", past.run.actor] if past.run.actor != actor else []
+        owner = [_Option("--actor"), past.run.actor] if past.run.actor != actor else []
         return ["paddock", "replay", past.run.id, *owner]
     profile, name = read_text(facts, "profile"), read_text(facts, "name")
     if profile == "compute":
@@ -106,4 +114,4 @@ def _write_script(past: PastRun, actor: str, missing: list[str]) -> list[str]:
     if session := read_text(facts, "session"):
         missing.append(f"what ran before it in the session {session}")
     missing += ["its input and variables, if it had any", "limits that its caller asked for"]
-    return [*words, *(["--jit"] if facts.get("jit") is True else [])]
+    return [*words, *([_Option("--jit")] if facts.get("jit") is True else [])]

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from paddock.record.ledger.runs import Run, make_run
 from paddock.record.ledger.sink import FINISHED, STARTED, AuditRecord
 
 DECIDED, LOOKED, CONNECTED, ASKED, ANSWERED = "decided", "looked", "connected", "asked", "answered"
 _MAX_DEPTH = 32
+_NO_FACTS: Mapping[str, object] = {}
 
 
 class PastQuestion(NamedTuple):
@@ -87,7 +88,8 @@ class PastRun(NamedTuple):
 def describe_run(run: str, records: Sequence[AuditRecord], *, is_cut: bool = False) -> PastRun | None:
     """Return the run with an id, from its records; None if its first record is missing, such as in an archive."""
     own = [record for record in records if record.request == run and record.parent is None]
-    start = next((record for record in own if record.event in {STARTED, DECIDED}), None)
+    starts = {STARTED: 0, DECIDED: 1, ASKED: 2}  # a run that waits for a person has nothing but the question
+    start = min((each for each in own if each.event in starts), key=lambda each: starts[each.event], default=None)
     if start is None:
         return None
     end = next(
@@ -126,7 +128,7 @@ def read_text(facts: Mapping[str, object], name: str) -> str:
 def read_texts(facts: Mapping[str, object], name: str) -> tuple[str, ...]:
     """Return a list of the facts; empty for a missing one."""
     value = facts.get(name)
-    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+    return tuple(map(str, cast("Sequence[object]", value))) if isinstance(value, list | tuple) else ()
 
 
 def _list_calls(run: str, records: Iterable[AuditRecord], began: str) -> Iterator[PastCall]:
@@ -179,15 +181,12 @@ def _list_questions(records: Sequence[AuditRecord], began: str) -> Iterator[Past
     for number, record in enumerate(records):
         if record.event != ASKED:
             continue
-        later = islice(records, number + 1, None)
-        answer = next(
-            (
-                each.fields
-                for each in later
-                if each.event == ANSWERED and each.fields.get("question") == record.fields.get("question")
-            ),
-            {},
+        answers: Iterator[Mapping[str, object]] = (
+            each.fields
+            for each in islice(records, number + 1, None)
+            if each.event == ANSWERED and each.fields.get("question") == record.fields.get("question")
         )
+        answer = next(answers, _NO_FACTS)
         yield PastQuestion(
             record.request,
             read_text(record.fields, "name"),

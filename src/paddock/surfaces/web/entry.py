@@ -40,7 +40,15 @@ from paddock.surfaces.http_server.problems import (
 from paddock.surfaces.tenants.errors import RateExceeded, UnknownToken
 from paddock.surfaces.web.login import LOGIN_S, Login, Logins
 from paddock.surfaces.web.render import respond_problem
-from paddock.surfaces.web.request import FORM_KEY, LISTS_KEY, LOGIN_KEY, VIEWER_KEY, go_to
+from paddock.surfaces.web.request import (
+    FORM_KEY,
+    LISTS_KEY,
+    LOGIN_KEY,
+    VIEWER_KEY,
+    WAITING_KEY,
+    go_to,
+    is_part,
+)
 from paddock.surfaces.web.viewer import NoViewer, Viewer, Viewers
 
 if TYPE_CHECKING:
@@ -158,6 +166,8 @@ class WebEntry:
         try:
             async with self._viewers.view(login) as viewer:
                 scope[VIEWER_KEY] = viewer
+                if not is_part(request):
+                    scope[WAITING_KEY] = await viewer.count_waiting()
                 await self._show_page(request, login, viewer, send)
         except RateExceeded as error:
             raise explain_rate(error) from None

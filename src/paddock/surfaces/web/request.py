@@ -22,6 +22,9 @@ LISTS_KEY: Final = "paddock.form.lists"
 """In the scope of a POST: all values of each field."""
 _PATH_CHARACTERS = "/%?&=#:@!$'()*+,;[]~"
 
+WAITING_KEY: Final = "paddock.waiting"
+"""In the scope of a request for a page: how many questions wait for the viewer."""
+
 
 def find_viewer(request: "Request") -> "Viewer":
     """Return who is logged in."""
@@ -46,6 +49,11 @@ def find_list(request: "Request", name: str) -> list[str]:
     return request.scope[LISTS_KEY].get(name, [])
 
 
+def is_part(request: "Request") -> bool:
+    """Return whether a script of the page asks for a part of it."""
+    return request.headers.get("hx-request") == "true"
+
+
 def go_to(request: "Request", path: str) -> Response:
     r"""Return the answer to a form: the browser loads a page with GET.
 
@@ -54,6 +62,6 @@ def go_to(request: "Request", path: str) -> Response:
     if not path.startswith("/") or path[1:2] in {"/", "\\"}:
         raise ValueError(f"{path[:200]!r} is not a path of this server")
     path = quote(path, safe=_PATH_CHARACTERS)
-    if request.headers.get("hx-request") == "true":
+    if is_part(request):
         return Response(headers={"HX-Redirect": path})
     return RedirectResponse(path, 303)

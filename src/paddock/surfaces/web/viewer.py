@@ -16,6 +16,7 @@ from paddock.surfaces.web.login import OWNER, Login
 if TYPE_CHECKING:
     import asyncio
 
+    from paddock.gate.approvals import Asker
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.gate.questions import AnswerableQuestions
     from paddock.policy.settings.schema import Settings
@@ -58,10 +59,20 @@ class Viewer(NamedTuple):
         """Whether they see the runs of all actors, and the server itself."""
         return not self.actor
 
-    def attach(self) -> AttachedPaddock:
-        """Return what sends their requests through the gate."""
-        caller = LibraryCaller(self.name, SURFACE)
+    def attach(self, asker: "Asker | None" = None) -> AttachedPaddock:
+        """Return what sends their requests through the gate. `asker` answers for them where a rule asks.
+
+        A token may be an agent's. Requests of its user are therefore those of the API, for all rules.
+        """
+        caller = LibraryCaller(self.name, SURFACE if self.is_owner else "http", asker)
         return AttachedPaddock(self.opened, self.settings, self.workspace, caller)
+
+    async def count_waiting(self) -> int:
+        """Return how many questions wait for an answer of theirs; 0 if they cannot be read."""
+        try:
+            return 0 if self.questions is None else len(await self.questions.list_waiting())
+        except PaddockError:
+            return 0
 
 
 class Viewers(Protocol):

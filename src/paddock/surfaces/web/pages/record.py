@@ -169,7 +169,9 @@ async def _describe_chain(viewer: "Viewer") -> _ChainState:
 
 def _read_filters(request: Request) -> _Wanted:
     """Return what the address asks for."""
-    texts = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
+    viewer = find_viewer(request)
+    names = _FILTERS if viewer.is_owner else (name for name in _FILTERS if name != "actor")
+    texts = {name: request.query_params.get(name, "").strip() for name in names}
     given = {name: text for name, text in texts.items() if text}
     times: dict[str, datetime] = {}
     problem = ""
@@ -179,7 +181,6 @@ def _read_filters(request: Request) -> _Wanted:
                 times[name] = parse_moment(given[name])
             except ValueError as error:
                 problem = f"{name}: {error}."
-    viewer = find_viewer(request)
     facts = {name: text for name, text in given.items() if name not in _TIMES}
     return _Wanted(given, _make_filter(viewer, **facts, **times), problem)
 

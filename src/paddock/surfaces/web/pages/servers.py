@@ -8,7 +8,7 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -114,7 +114,7 @@ async def show_servers(request: Request) -> Response:
         for facts in server_facts.list_servers(servers)
     ]
     config = servers.config
-    absent = [config.absent[name] for name in sorted(config.absent)]
+    absent = sorted(config.absent.items())
     return render(request, "servers.html", rows=rows, names=[], warnings=config.warnings, absent=absent)
 
 
@@ -128,7 +128,7 @@ async def show_server(request: Request) -> Response:
     first = _read_number(request, "from")
     chosen = chosen[first : first + _TOOLS_PER_PAGE]
     shown = await _describe_tools(viewer, chosen, room=_MAX_SINGLE_CHARS if only else _MAX_DECLARATION_CHARS)
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "name": name,
         "address": _link(name),
         "only": only,

@@ -10,6 +10,13 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // Times in UTC, as everywhere on the pages: as short as the distance of the marks allows.
+  const marks = (_, seconds, axis, space, distance) =>
+    seconds.map((at) => {
+      const text = new Date(at * 1000).toISOString();
+      return distance >= 86400 ? text.slice(5, 10) : distance >= 60 ? text.slice(11, 16) : text.slice(11, 19);
+    });
+
   function draw() {
     const place = document.getElementById("histogram");
     if (chart !== null) chart.destroy();
@@ -24,7 +31,7 @@
     const sums = counts.map((_, at) => rows.map((_, row) => counts.slice(0, at + 1).reduce((sum, c) => sum + c[row], 0)));
     const order = names.map((_, at) => at).reverse();
     const step = Number(place.dataset.slotMs) / 1000;
-    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
+    const axis = { stroke: colour("--dim"), font: "12px system-ui", grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     place.hidden = false;
     chart = new uPlot(
       {
@@ -33,7 +40,7 @@
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         cursor: { drag: { x: false, y: false } },
         scales: { x: { range: (_, low, high) => [low - step / 2, high + step / 2] }, y: { range: (_, low, high) => [0, Math.max(1, high)] } },
-        axes: [axis, { ...axis, size: 44 }],
+        axes: [{ ...axis, values: marks }, { ...axis, size: 44, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5] }],
         series: [
           { value: (_, at) => (at === null ? "" : new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ")) , label: "from (UTC)" },
           ...order.map((at, place) => ({
