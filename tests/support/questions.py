@@ -1,7 +1,7 @@
 """Questions that wait in files, as those of an agent whose client cannot ask."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +39,7 @@ def make_question(**fields: object) -> Question:
 
 
 @contextmanager
-def asking(home: Path, question: Question) -> Iterator["Future[Answer]"]:
+def asking(home: Path, question: Question) -> Generator["Future[Answer]"]:
     """Ask a question in a home as an agent's server does; yield its answer once it waits."""
     questions = FileQuestions(QuestionDirectory(home / ".local/state/paddock/approvals"))
     with ThreadPoolExecutor(1) as thread:
@@ -72,7 +72,7 @@ def wait_until_kept(questions: FileQuestions, question: Question) -> None:
 
     async def wait() -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while question.id not in {each.question.id for each in await questions.list_waiting()}:
+            while question.id not in {each.question.id for each in await questions.list_waiting()}:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     asyncio.run(wait())
