@@ -8,7 +8,28 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 _ADDRESSES = frozenset(
-    ["href", "src", "action", "formaction", "data", "poster", "srcset", "cite", "background", "ping", "manifest", "xlink:href", "longdesc", "hx-get", "hx-post", "hx-put", "hx-patch", "hx-delete", "sse-connect", "ws-connect"]
+    [
+        "href",
+        "src",
+        "action",
+        "formaction",
+        "data",
+        "poster",
+        "srcset",
+        "cite",
+        "background",
+        "ping",
+        "manifest",
+        "xlink:href",
+        "longdesc",
+        "hx-get",
+        "hx-post",
+        "hx-put",
+        "hx-patch",
+        "hx-delete",
+        "sse-connect",
+        "ws-connect",
+    ]
 )
 _SAFE_ADDRESS = re.compile(r"(/(?![/\\])|\?|#|$)[A-Za-z0-9/?#&=%._~:@!$'()*+,;\[\]-]*")
 _HIDDEN = frozenset("\u061c\u200b\u200e\u200f\u2028\u2029\u2060\ufeff") | {

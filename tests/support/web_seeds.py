@@ -129,6 +129,7 @@ def seed(
         runs = run_programs(owner, words, texts) | run_commands(owner, texts, names, data, files)
         call_unknown(owner, texts)
         session = open_session(owner, names, texts, files)
+        runs["live"] = begin_printing(owner, texts)
         ask(users["ann"], users["bob"], texts, answer=True)
         ask(owner, None, texts, answer=False)
         yield Seeds(place, server, words, runs, session, tokens)
@@ -187,11 +188,14 @@ def run_commands(
 
 def call_unknown(client: ApiClient, words: Sequence[str]) -> None:
     """Call servers and tools with such names; only the record knows of them afterwards."""
-    for word in words:
-        if word:
-            client.post("/v1/executions", json={"server": "words", "tool": word, "arguments": {word: word}})
-            client.post("/v1/executions", json={"server": word, "tool": "echo", "arguments": {}})
-            client.post("/v1/executions", json={"kind": "tool", "tool": word})
+    for number, word in enumerate(filter(None, words)):
+        bodies = (
+            {"server": "words", "tool": word, "arguments": {word: word}},
+            {"server": word, "tool": "echo", "arguments": {}},
+            {"kind": "tool", "tool": word},
+        )
+        client.post("/v1/executions", json=bodies[number % 3])
+    client.post("/v1/executions", json={"server": "words", "tool": words[0], "arguments": {}})
 
 
 def open_session(
@@ -208,6 +212,13 @@ def open_session(
     outcome = client.run(f"/v1/sessions/{handle}/executions", code=code)
     assert outcome["status"] == "ok", outcome
     return handle
+
+
+def begin_printing(client: ApiClient, words: Sequence[str]) -> str:
+    """Start a program that prints such words and does not end."""
+    short = [word for word in words if len(word) < 200][99::-1]
+    code = f"import sys, time\nfor word in {short!a}:\n  print(word)\n  print(word, file=sys.stderr)\nsys.stdout.flush()\ntime.sleep(3600)"
+    return client.begin(language="python", code=code, timeout_ms=3_600_000)
 
 
 def ask(client: ApiClient, other: ApiClient | None, words: Sequence[str], *, answer: bool) -> None:

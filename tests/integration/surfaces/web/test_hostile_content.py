@@ -1,10 +1,13 @@
 """What programs, servers and files say is text on every page: it adds no element, no attribute and no address.
 
-Two places have the same runs, one with hostile strings and one with plain words. Every page of the first one has only
-elements, attributes and kinds of addresses that pages of the second one have.
+Two places have the same runs, one with hostile strings and one with the same strings without their punctuation. Every
+page of the first one has only elements, attributes and kinds of addresses that pages of the second one have.
 """
 
+import csv
+import io
 import re
+import string
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +23,7 @@ from tests.support.web_seeds import Seeds, seed
 
 WORDS = [*HOSTILE.values(), *SURROGATES.values()]
 MAX_PAGE_BYTES = 400_000
-MAX_PAGES = 150
+MAX_PAGES = 30
 """Maximum number of pages of one kind that a test visits."""
 RASTER = {"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"}
 INERT_TYPES = RASTER | {
@@ -55,6 +58,8 @@ def read_page(answer: httpx2.Response) -> PageParts:
 @contextmanager
 def open_seeded(root: Path, *seeded: object) -> Iterator[Seeded]:
     with seed(WebPlace(root), *seeded) as seeds, seeds.server.client(seeds.server.log_in()) as client:
+        [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', client.get("/").text))
+        client.post("/servers/broken", data={"csrf": csrf, "action": "connect"})
         yield Seeded(seeds, client)
 
 
@@ -67,12 +72,23 @@ def hostile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """The same without a hostile string."""
-    words = [f"plain word {number}" for number in range(len(WORDS))]
-    names = [f"name{number}" for number, _ in enumerate(list_file_names())]
-    root = tmp_path_factory.mktemp("plain")
-    with open_seeded(root, words, names, [b"bytes"] * len(BYTES), dict.fromkeys(FILES, b"plain")) as seeded:
+    """The same without what has a meaning in HTML, JSON, addresses or shells."""
+    words = [make_plain(word) for number, word in enumerate(WORDS) if number % 3 == 0 or len(word) > 1000]
+    names = [
+        f"{number}{make_plain(name)}" for number, name in enumerate(list_file_names()) if number % 2 == 0
+    ]
+    data = [each.translate(PLAIN_BYTES) for each in BYTES.values()]
+    files = {name: each.translate(PLAIN_BYTES) for name, each in FILES.items()}
+    with open_seeded(tmp_path_factory.mktemp("plain"), words, names, data, files) as seeded:
         yield seeded
+
+
+PLAIN_BYTES = bytes.maketrans(string.punctuation.encode(), b"x" * len(string.punctuation))
+
+
+def make_plain(text: str) -> str:
+    """Return a text of the same length, with letters in place of punctuation."""
+    return text.translate(dict.fromkeys(map(ord, string.punctuation), "x"))
 
 
 def list_paths(seeded: Seeded, root: str) -> list[str]:
@@ -95,6 +111,31 @@ def list_paths(seeded: Seeded, root: str) -> list[str]:
                 waiting.append(target)
 
 
+def read_event(client: httpx2.Client, path: str) -> PageParts:
+    """Return the parts of the first event of a live page, which must be one event."""
+    lines: list[str] = []
+    with client.stream("GET", path) as answer:
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        read = iter(re.split(r"\r\n|\r|\n", read_first_event(answer)))
+        fields = [line.partition(": ") for line in read if line]
+    assert [name for name, _, _ in fields[:2]] == ["retry", "event"]
+    assert {name for name, _, _ in fields[2:]} <= {"data"}
+    lines = [value for _, _, value in fields[2:]]
+    parts = PageParts("\n".join(lines))
+    assert list(parts.list_faults()) == []
+    return parts
+
+
+def read_first_event(answer: httpx2.Response) -> str:
+    """Return the beginning of a stream until the end of its first event, which a parser of events would find."""
+    text = ""
+    for piece in answer.iter_text():
+        text += piece
+        if len(re.findall(r"(?:\r\n|\r|\n){2}", text)) >= 2:
+            break
+    return text
+
+
 class Collected(NamedTuple):
     """What the pages below one page have."""
 
@@ -109,7 +150,7 @@ def collect(seeded: Seeded, root: str) -> Collected:
     count = 0
     for path in list_paths(seeded, root):
         answer = seeded.client.get(path)
-        if answer.status_code == 303:
+        if answer.status_code in {204, 303}:
             continue
         count += 1
         if answer.headers["content-type"].startswith("text/html"):
@@ -132,9 +173,11 @@ def check_inert(answer: httpx2.Response) -> None:
         assert headers["content-security-policy"] == "default-src 'none'; sandbox"
 
 
-@pytest.mark.parametrize("root", PAGES)
+@pytest.mark.parametrize("root", [*PAGES, "/now"])
 def test_no_page_has_more_than_the_same_page_with_plain_words(hostile, plain, root):
-    found, expected = collect(hostile, root), collect(plain, root)
+    first = f"/now/{hostile.seeds.runs['live']}" if root == "/now" else root
+    second = f"/now/{plain.seeds.runs['live']}" if root == "/now" else root
+    found, expected = collect(hostile, first), collect(plain, second)
     assert found.elements - expected.elements == set()
     assert found.addresses - expected.addresses == set()
     assert found.pages >= 1
@@ -145,7 +188,6 @@ def test_the_pages_of_all_runs_are_harmless(hostile, plain):
     for id_ in plain.seeds.runs.values():
         expected |= plain.get(f"/runs/{id_}?all=1").elements
     for name, id_ in hostile.seeds.runs.items():
-        assert hostile.get(f"/runs/{id_}").elements - expected == set(), name
         assert hostile.get(f"/runs/{id_}?all=1").elements - expected == set(), name
 
 
@@ -161,8 +203,8 @@ SHOWN = {
     "a result": (lambda seeded: find_run(seeded, "result"), f'    "{SCRIPT}",\n'),
     "printed text": (lambda seeded: find_run(seeded, "printed"), f"\n{HOSTILE['script-source']}\n"),
     "a long line": (lambda seeded: find_run(seeded, "long"), SCRIPT * 10),
-    "the name of a tool that does not exist": (lambda _: f"/runs?tool={quote(SCRIPT)}", f"words.{SCRIPT}"),
-    "the description of a tool": (lambda _: "/servers/words", f" * {SCRIPT}"),
+    "the name of a tool that does not exist": (lambda _: f"/runs?tool={quote(SCRIPT)}", f"words/{SCRIPT}"),
+    "the description of a tool": (lambda _: "/servers/words", f"/** {SCRIPT} */"),
     "the name of a tool": (lambda _: "/servers/words?from=200", HOSTILE["svg-load"]),
     "the error of a server": (lambda _: "/servers/broken", HOSTILE["script"]),
 }
@@ -176,9 +218,22 @@ def test_strings_are_shown_as_they_are(hostile, what):
 
 
 def test_control_characters_are_spelled(hostile):
-    text = hostile.get(find_run(hostile, "printed")).text
+    names = [*HOSTILE]
+    pages = (
+        hostile.get(find_run(hostile, f"program{names.index(name)}")).text
+        for name in ("terminal-colour", "bidi-override")
+    )
+    text = "".join(pages)
     assert "\\x1b[31mred\\x1b[0m" in text
     assert "invoice\\u{202e}fdp.exe" in text
+
+
+def test_events_of_live_pages_have_only_the_elements_of_their_page(hostile):
+    for page, events in (("/", "/now/events"), (f"/now/{hostile.seeds.runs['live']}", "/events")):
+        path = events if page == "/" else page + events
+        shown, event = hostile.get(page), read_event(hostile.client, path)
+        assert event.elements - shown.elements == set()
+        assert SCRIPT in event.text
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -196,7 +251,7 @@ def test_filters_and_forms_show_what_was_typed_as_text(hostile, plain, page):
                 expected |= plain.get(f"{action}?{urlencode({name: word})}").elements
         for number, word in enumerate(HOSTILE.values()):
             chosen = names if number % 20 == 0 else [names[number % len(names)]]
-            query = urlencode(dict.fromkeys(chosen, word[:2000]))
+            query = urlencode(dict.fromkeys(chosen, word[:2000]), errors="replace")
             assert hostile.get(f"{action}?{query}").elements - expected == set(), (action, chosen, word)
 
 
@@ -222,9 +277,6 @@ def test_paths_that_do_not_exist_are_shown_as_text(hostile, page):
 def test_an_exported_record_is_no_formula(hostile):
     answer = hostile.client.get("/record/export?format=csv")
     check_inert(answer)
-    import csv
-    import io
-
     cells = {cell for row in csv.reader(io.StringIO(answer.text)) for cell in row}
     assert [
         cell for cell in cells if re.match(r"[=+\-@\t\r\uff1d]", cell) and not cell.lstrip("-").isdecimal()
