@@ -21,6 +21,7 @@ payloads = "kept"
 [runtimes]
 access = "overlay"
 network = "loopback"
+timeout_ms = 600_000
 
 [[policy.rule]]
 effect = "ask"
@@ -78,6 +79,7 @@ FORGETTING = """\
 const graph = await servers.memory.read_graph({});
 await servers.memory.delete_entities({ entityNames: graph.entities.map((entity) => entity.name) });
 """
+ENDLESS = "console.log('searching'); for (;;) await sleep(10);\n"
 PLOT = """\
 import struct, zlib
 width, height, sales = 320, 120, [1210, 1345, 980, 1002, 1120, 1460, 1520, 1390]
@@ -176,9 +178,11 @@ def open_scene(
     with ExitStack() as stack:
         server = stack.enter_context(place.serve_api_with_page())
         owner, user = (stack.enter_context(server.open_api(token)) for token in (TOKEN, alice))
-        runs |= run_requests(user)
+        runs |= run_requests(user, {"report": REPORT, "timeout": ENDLESS})
+        runs |= run_requests(owner, {"failed": FAILING, "denied": FORGETTING})
         session = open_session(owner)
-        runs["running"] = owner.begin(language="python", code=LONG, timeout_ms=3_600_000)
+        runs["running"] = owner.begin(language="python", code=LONG, timeout_ms=600_000)
+        owner.wait_for(runs["running"], lambda state: state["state"] == "running")
         runs["waiting"] = user.begin(**WRITING)
         user.wait_for(runs["waiting"], lambda state: state.get("question"))
         yield Scene(place, server, runs, session)
@@ -205,11 +209,10 @@ def run_commands(place: WebPlace, languages: Mapping[str, str]) -> dict[str, str
     return runs
 
 
-def run_requests(client: ApiClient) -> dict[str, str]:
+def run_requests(client: ApiClient, programs: Mapping[str, str]) -> dict[str, str]:
     """Run what an agent sends to the server, and return the ids of the runs."""
-    runs = {"report": {"code": REPORT}, "failed": {"code": FAILING}, "denied": {"code": FORGETTING}}
-    runs["timeout"] = {"code": "console.log('searching'); for (;;) await sleep(10);", "timeout_ms": 400}
-    return {name: client.run(language="typescript", **body)["id"] for name, body in runs.items()}
+    body = {"language": "typescript", "timeout_ms": 5_000}
+    return {name: client.run(code=code, **body)["id"] for name, code in programs.items()}
 
 
 def open_session(client: ApiClient) -> str:

@@ -459,7 +459,8 @@ class RuntimeEngine:
             command, environment = step.fill_in(paths)
             grants = grants.replace(environment=inherited | environment)
             said = (bytearray(), bytearray())
-            streams = Streams(stdout=said[0].extend, stderr=said[1].extend)
+            on_start = running.sinks.on_start
+            streams = Streams(stdout=said[0].extend, stderr=said[1].extend, on_start=on_start)
             result = await running.sandbox.run(command, grants, limits, streams, slot=slot, stop=running.stop)
             compiled = Compiled(ms=result.usage.wall_ms, spent=result.usage.spent)
             fault = ""

@@ -139,7 +139,14 @@ class RunningTask:
         else:
             stderr = PathRewriter(stderr, scratch, name).take
         stdin = self.task.work.stdin or b""
-        return Streams(stdin, stdout, stderr, combined=self.combined, on_proxy_socket=self.task.serve_proxy)
+        return Streams(
+            stdin,
+            stdout,
+            stderr,
+            combined=self.combined,
+            on_proxy_socket=self.task.serve_proxy,
+            on_start=self.sinks.on_start,
+        )
 
     def tell(self, stdout: bytes, stderr: bytes) -> None:
         """Pass on the output of a compiler."""

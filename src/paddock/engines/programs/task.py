@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.confinement.sandbox.protocol import ByteSink, HostProxy, OnProxySocket, OpenHosts
+from paddock.confinement.sandbox.protocol import ByteSink, HostProxy, OnProxySocket, OnStart, OpenHosts
 from paddock.model.errors import EngineError
 from paddock.model.limits import KIB, MIB
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -137,3 +137,5 @@ class Sinks(NamedTuple):
     """Receives the path of that directory, in a thread, as the program left it."""
     overlay: "OverlayRun | None" = None
     """Keeps the changes of a program with the access `overlay`."""
+    on_start: OnStart | None = None
+    """Receives what measures its processes, once they have started."""

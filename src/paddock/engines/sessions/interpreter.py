@@ -295,6 +295,8 @@ class Interpreter:
         self._process.begin_turn(
             timeout_ms + GRACE_MS + _LATE_MS, compute_cpu_ms(task.terms.limits, timeout_ms)
         )
+        if sinks.on_start is not None:
+            sinks.on_start(self._process.measure)
         talking = asyncio.ensure_future(self._talk(request, turn))
         try:
             with call_when_set(stop, self.interrupt):

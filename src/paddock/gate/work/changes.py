@@ -24,7 +24,7 @@ _LABELS = {
     "undo": "undoing accepted changes",
 }
 _MERGE_HINT = ", or merge text files with `paddock changes accept --merge`"
-_PERSONS = frozenset({"cli", "library"})
+_PERSONS = frozenset({"cli", "library", "web"})
 """Surfaces that a person uses. Requests of all others come from agents."""
 _NARROWING = frozenset({"workspace", "token"})
 """Sources of rules that cannot turn a question off."""

@@ -78,7 +78,7 @@ class IndexedRun(NamedTuple):
 class RunTotals(NamedTuple):
     """Facts about all runs that match a filter."""
 
-    count: int
+    total: int
     first_ms: int
     """Start of the first one, in milliseconds since the epoch; 0 without a run."""
     last_ms: int

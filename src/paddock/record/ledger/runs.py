@@ -148,7 +148,7 @@ class RunSlot(NamedTuple):
 class RunSummary(NamedTuple):
     """All runs that match a filter. From the index."""
 
-    count: int
+    total: int
     p50_ms: float | None
     """Median wall time of the runs that ended; None without one."""
     p95_ms: float | None
@@ -335,7 +335,7 @@ def _summarize(index: LedgerIndex, values: RunValues) -> RunSummary:
     )
     base = totals.first_ms - totals.first_ms % width
     counts = [dict[str, int]() for _ in range(_count_slots(totals.first_ms, totals.last_ms, width))]
-    if totals.count:
+    if totals.total:
         for slot, status, count in count_runs(database, values, base, width):
             counts[slot][status] = count
     p50, p95 = (
@@ -344,9 +344,9 @@ def _summarize(index: LedgerIndex, values: RunValues) -> RunSummary:
     )
     slots = (
         RunSlot(_EPOCH + timedelta(milliseconds=base + number * width), slot)
-        for number, slot in enumerate(counts if totals.count else ())
+        for number, slot in enumerate(counts if totals.total else ())
     )
-    return RunSummary(totals.count, p50, p95, width, tuple(slots))
+    return RunSummary(totals.total, p50, p95, width, tuple(slots))
 
 
 def _count_slots(first_ms: int, last_ms: int, width_ms: int) -> int:

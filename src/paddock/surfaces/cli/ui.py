@@ -23,6 +23,7 @@ from paddock.surfaces.cli.table import print_json
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from paddock.policy.settings.merge import Merged
     from paddock.policy.settings.schema import Settings
     from paddock.surfaces.http_server.asgi import App
     from paddock.surfaces.http_server.endpoint import Endpoint
@@ -75,7 +76,8 @@ def command(
 
     if revoke and (links or opens):
         raise click.UsageError("--revoke ends logins; leave --link and --open out.")
-    settings = load(workspace, flags=flags).settings
+    merged = load(workspace, flags=flags)
+    settings = merged.settings
     logins = Logins(settings.ui.directory)
     if revoke:
         ended = logins.revoke_all()
@@ -115,7 +117,13 @@ def command(
             async with open_questions(settings) as questions:
                 restore_garbage_collection()
                 await serve_pages(
-                    settings, workspace, endpoint, stop, questions=questions, owner=find_actor()
+                    settings,
+                    workspace,
+                    endpoint,
+                    stop,
+                    questions=questions,
+                    owner=find_actor(),
+                    sources=merged.sources,
                 )
 
     asyncio.run(serve())
@@ -151,7 +159,7 @@ def _print_link(link: str, settings: "Settings", *, opens: bool, as_json: bool) 
 async def make_server_pages(
     endpoint: "Endpoint",
     tenants: "Tenants",
-    settings: "Settings",
+    merged: "Merged",
     workspace: Path,
     token: str,
     *,
@@ -163,11 +171,18 @@ async def make_server_pages(
     from paddock.surfaces.web.service import make_entry, make_link, put_before
     from paddock.surfaces.web.viewer import TenantViewers
 
+    settings = merged.settings
     logins = Logins(settings.ui.directory)
     click.echo(make_link(logins, endpoint.url))
     async with open_questions(settings) as questions:
         viewers = TenantViewers(
-            tenants, settings, workspace, owner_token=token, all_questions=questions, owner=find_actor()
+            tenants,
+            settings,
+            workspace,
+            owner_token=token,
+            all_questions=questions,
+            owner=find_actor(),
+            sources=merged.sources,
         )
         pages = make_entry(endpoint, logins, viewers, tenants.refusals, behind_proxy=behind_proxy)
         yield partial(put_before, pages)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -41,7 +42,8 @@ def is_page(path: str) -> bool:
 
 def build_pages() -> Starlette:
     """Return the application that answers what has passed `entry`."""
-    static = StaticFiles(directory=Path(__file__).parent / "static")
+    # Pages are not compressed: the length of a compressed page could tell of its CSRF token (https://breachattack.com).
+    static = GZipMiddleware(StaticFiles(directory=Path(__file__).parent / "static"))
     app = Starlette(
         routes=[Route(LOGIN_PATH, show_login), *ROUTES, Mount(STATIC_PATH.rstrip("/"), static)],
         exception_handlers={

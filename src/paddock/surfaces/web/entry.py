@@ -30,7 +30,15 @@ from paddock.surfaces.http_server.problems import (
 )
 from paddock.surfaces.web.login import Login, Logins
 from paddock.surfaces.web.render import respond_problem
-from paddock.surfaces.web.request import FORM_KEY, LISTS_KEY, LOGIN_KEY, VIEWER_KEY
+from paddock.surfaces.web.request import (
+    FORM_KEY,
+    LISTS_KEY,
+    LOGIN_KEY,
+    VIEWER_KEY,
+    WAITING_KEY,
+    go_to,
+    is_part,
+)
 from paddock.surfaces.web.viewer import NoViewer, Viewers
 
 if TYPE_CHECKING:
@@ -109,7 +117,7 @@ class WebEntry:
         elif path == LOGIN_PATH:
             await self._log_in(request, send)
         elif login is None:
-            await RedirectResponse(LOGIN_PATH, 303)(scope, request.receive, send)
+            await go_to(request, LOGIN_PATH)(scope, request.receive, send)
         else:
             await self._answer_login(request, login, send)
 
@@ -129,6 +137,8 @@ class WebEntry:
         try:
             async with self._viewers.view(login) as viewer:
                 scope[VIEWER_KEY] = viewer
+                if not is_part(request):
+                    scope[WAITING_KEY] = await viewer.count_waiting()
                 await self._pages(scope, request.receive, send)
         except NoViewer as error:
             self._logins.log_out(login.cookie)

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from paddock._version import __version__
 from paddock.model.texts import cut_middle
-from paddock.surfaces.web.request import LOGIN_KEY, VIEWER_KEY
+from paddock.surfaces.web.request import LOGIN_KEY, VIEWER_KEY, WAITING_KEY
 
 if TYPE_CHECKING:
     from paddock.surfaces.http_server.asgi import Scope
@@ -120,7 +120,8 @@ def open_environment() -> Environment:
 def render(request: Request, template: str, *, status: int = 200, **values: object) -> HTMLResponse:
     """Return a page as an answer.
 
-    Templates also get `viewer`, `csrf_token` and `path`. `viewer` is None before the login.
+    Templates also get `viewer`, `csrf_token`, `path` and `waiting`, the number of questions that wait for the viewer.
+    `viewer` is None before the login.
     """
     return HTMLResponse(_render(request.scope, template, values), status)
 
@@ -138,7 +139,12 @@ def respond_problem(scope: "Scope", problem: "Problem") -> HTMLResponse:
 
 def _render(scope: "Mapping[str, Any]", template: str, values: Mapping[str, object]) -> str:
     login, viewer = scope.get(LOGIN_KEY), scope.get(VIEWER_KEY)
-    known = {"viewer": viewer, "csrf_token": "" if login is None else login.csrf_token, "path": scope["path"]}
+    known = {
+        "viewer": viewer,
+        "csrf_token": "" if login is None else login.csrf_token,
+        "path": scope["path"],
+        "waiting": scope.get(WAITING_KEY, 0),
+    }
     # A surrogate of a text would make the page impossible to encode.
     text = open_environment().get_template(template).render({**known, **values})
     return text.encode("utf-8", "replace").decode()

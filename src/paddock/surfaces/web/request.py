@@ -20,6 +20,9 @@ FORM_KEY: Final = "paddock.form"
 LISTS_KEY: Final = "paddock.form.lists"
 """In the scope of a POST: all values of each field."""
 
+WAITING_KEY: Final = "paddock.waiting"
+"""In the scope of a request for a page: how many questions wait for the viewer."""
+
 
 def find_viewer(request: "Request") -> "Viewer":
     """Return who is logged in."""
@@ -44,8 +47,13 @@ def find_list(request: "Request", name: str) -> list[str]:
     return request.scope[LISTS_KEY].get(name, [])
 
 
+def is_part(request: "Request") -> bool:
+    """Return whether a script of the page asks for a part of it."""
+    return request.headers.get("hx-request") == "true"
+
+
 def go_to(request: "Request", path: str) -> Response:
     """Return the answer to a form: the browser loads a page with GET. `path` is one of our own."""
-    if request.headers.get("hx-request") == "true":
+    if is_part(request):
         return Response(headers={"HX-Redirect": path})
     return RedirectResponse(path, 303)

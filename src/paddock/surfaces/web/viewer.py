@@ -1,8 +1,9 @@
 """Who looks at the page, and what they may see: the owner everything, a user of the server only their own."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.errors import PaddockError
@@ -12,6 +13,7 @@ from paddock.surfaces.tenants import UnknownToken
 from paddock.surfaces.web.login import OWNER, Login
 
 if TYPE_CHECKING:
+    from paddock.gate.approvals import Asker
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.gate.questions import AnswerableQuestions
     from paddock.policy.settings.schema import Settings
@@ -37,16 +39,28 @@ class Viewer(NamedTuple):
     """The questions that they may answer; None for a token without that right."""
     own_questions: "AnswerableQuestions | None" = None
     """The questions of their own runs, which another person answers; None for the owner."""
+    sources: Mapping[str, str] = MappingProxyType({})
+    """Where each setting and rule comes from, as in `Merged`; empty for those who may not know paths of the server."""
 
     @property
     def is_owner(self) -> bool:
         """Whether they see the runs of all actors, and the server itself."""
         return not self.actor
 
-    def attach(self) -> AttachedPaddock:
-        """Return what sends their requests through the gate."""
-        caller = LibraryCaller(self.name, SURFACE)
+    def attach(self, asker: "Asker | None" = None) -> AttachedPaddock:
+        """Return what sends their requests through the gate. `asker` answers for them where a rule asks.
+
+        A token may be an agent's. Requests of its user are therefore those of the API, for all rules.
+        """
+        caller = LibraryCaller(self.name, SURFACE if self.is_owner else "http", asker)
         return AttachedPaddock(self.opened, self.settings, self.workspace, caller)
+
+    async def count_waiting(self) -> int:
+        """Return how many questions wait for an answer of theirs; 0 if they cannot be read."""
+        try:
+            return 0 if self.questions is None else len(await self.questions.list_waiting())
+        except PaddockError:
+            return 0
 
 
 class Viewers(Protocol):
@@ -102,8 +116,13 @@ class TenantViewers:
         owner_token: str,
         all_questions: "AnswerableQuestions",
         owner: str,
+        sources: Mapping[str, str],
     ) -> None:
-        """`owner_token` runs what the owner does, whose name is `owner`; `all_questions` are those of all users."""
+        """`owner_token` runs what the owner does, whose name is `owner`; `all_questions` are those of all users.
+
+        `sources` are those of the settings, as in `Merged`.
+        """
+        self._sources = sources
         self._tenants = tenants
         self._settings = settings
         self._workspace = workspace
@@ -139,7 +158,7 @@ class TenantViewers:
 
     def _describe_owner(self, tenant: "Tenant") -> Viewer:
         own = self._settings, self._workspace, tenant.opened
-        return Viewer(self._owner, "", *own, self._all_questions)
+        return Viewer(self._owner, "", *own, self._all_questions, sources=self._sources)
 
     def _describe_user(self, tenant: "Tenant") -> Viewer:
         own = tenant.settings, self._workspace, tenant.opened

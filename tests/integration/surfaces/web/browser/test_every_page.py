@@ -49,15 +49,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory, real_servers: Any) -> Iterat
 
 @pytest.fixture(scope="module")
 def paths(scene: Scene) -> list[str]:
-    """One page of each kind that links lead to: two runs are one kind, and so are two values of a filter."""
-    found: dict[object, str] = {find_kind(path): path for path in PAGES}
+    """The pages of the runs of the scene, and one of each kind that links lead to: two values of a filter are one kind."""
+    first, *others = (f"/runs/{run}" for run in scene.runs.values())
+    found: dict[object, str] = {find_kind(path): path for path in (*PAGES, first)} | dict(zip(others, others, strict=True))
     with scene.server.client(scene.server.log_in()) as client:
         pending = list(found.values())
         for path in pending:
             answer = client.get(path)
             assert answer.status_code == 200, (path, answer.text)
             if not answer.headers["content-type"].startswith("text/html"):
-                del found[find_kind(path)]
+                found = {kind: each for kind, each in found.items() if each != path}
                 continue
             for target in Links(answer.text).found:
                 if find_kind(target) not in found:
