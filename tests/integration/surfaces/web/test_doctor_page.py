@@ -42,13 +42,16 @@ def list_printed(place):
     """Return the same of the command."""
     done = run_paddock(place.workspace, "doctor", environment=place.environment)
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 3]
-    return [(name, state, f"{detail} {fix}".strip()) for name, state, detail, fix in rows]
+    return [
+        (re.sub(r"^(tier|layer|files) ", "", name), state, f"{detail} {fix}".strip())
+        for name, state, detail, fix in rows
+    ]
 
 
 def test_what_needs_no_proof_is_there_at_once_and_the_page_asks_for_the_rest(place, owner):
     page = get(owner, "/doctor")
     shown = list_rows(page)
-    assert [name for name, *_ in shown[:5]] == ["packages", "types", "jit", "flow", "files ledger"]
+    assert [name for name, *_ in shown[:5]] == ["packages", "types", "jit", "flow", "ledger"]
     assert 'hx-get="/doctor/proof" hx-trigger="load"' in page
     assert '<a class="button" href="/doctor?run=1">Run the checks</a>' in page
     assert "The minimum tier is <strong>landlock</strong>." in page
@@ -65,9 +68,9 @@ def test_with_and_without_script_the_checks_are_those_of_the_command(place, owne
         each for each in printed if "logins" not in each[0]
     )
     assert [name for name, *_ in list_rows(part)][:3] == [
-        "tier namespaces",
-        "tier landlock",
-        "tier unconfined",
+        "namespaces",
+        "landlock",
+        "unconfined",
     ]
 
 
@@ -86,7 +89,7 @@ def test_a_machine_that_runs_nothing_says_why():
     proof = {"machine": MachineReport(found, "copy", {}), "at": 0.0}
     part = open_environment().get_template("doctor_proof.html").render(proof=proof, statuses={})
     assert "Programs do not run: the strongest tier is none, and the minimum is landlock." in part
-    assert list_rows(part)[0] == ("tier landlock", "not proved", "the canary could <read> a newer kernel")
+    assert list_rows(part)[0] == ("landlock", "not proved", "the canary could <read> a newer kernel")
     assert "<read>" not in part
     failed = {"machine": None, "problem": "no <process>", "at": 0.0}
     part = open_environment().get_template("doctor_proof.html").render(proof=failed, statuses={})

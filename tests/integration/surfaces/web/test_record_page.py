@@ -26,11 +26,11 @@ def find_ledger(place):
 
 @pytest.fixture
 def ledger(place):
-    """Make a ledger of two days: 150 calls of `ada` on the first, three requests of `token:bob` on the second."""
+    """Make a ledger of two days: 150 calls of `zora` on the first, three requests of `token:bob` on the second."""
     now = [DAY_1]
     with Ledger(find_ledger(place), clock=lambda: now[0]) as ledger:
         for number in range(150):
-            facts = {"actor": "ada", "kind": "server", "name": f"git/tool-{number}", "status": "ok"}
+            facts = {"actor": "zora", "kind": "server", "name": f"git/tool-{number}", "status": "ok"}
             ledger.append("finished", new_id(now[0]), facts)
         now[0] = DAY_2
         for status, name in (("ok", "python"), ("failed", HOSTILE), ("denied", "rust")):
@@ -91,7 +91,7 @@ def test_the_newest_records_come_first_and_pages_lead_to_the_oldest(owner):
         ["2026-03-02 12:00:00", "finished", "denied", "token:bob"],
         ["2026-03-02 12:00:00", "finished", "failed", "token:bob"],
         ["2026-03-02 12:00:00", "finished", "ok", "token:bob"],
-        ["2026-03-01 12:00:00", "finished", "ok", "ada"],
+        ["2026-03-01 12:00:00", "finished", "ok", "zora"],
     ]
     second = get(owner, find_link(first, "Older"))
     assert len(list_rows(first)) == 100
@@ -121,12 +121,12 @@ def test_filters_are_those_of_audit_tail(owner, query, found):
 
 
 def test_filters_stay_on_the_next_page_and_in_the_form(owner):
-    first = get(owner, "/record?actor=ada&since=2026-01-01")
-    assert 'name="actor" value="ada"' in first
+    first = get(owner, "/record?actor=zora&since=2026-01-01")
+    assert 'name="actor" value="zora"' in first
     older = find_link(first, "Older")
-    assert older.startswith("/record?actor=ada&since=2026-01-01&beyond=")
+    assert older.startswith("/record?actor=zora&since=2026-01-01&beyond=")
     assert list_abouts(get(owner, older))[-1] == "server git/tool-0"
-    assert find_link(first, "CSV") == "/record/export?actor=ada&since=2026-01-01&format=csv"
+    assert find_link(first, "CSV") == "/record/export?actor=zora&since=2026-01-01&format=csv"
 
 
 def test_a_wrong_time_is_explained(owner):
@@ -237,7 +237,7 @@ def test_a_verification_shows_gaps_and_what_was_written_since(place, owner, ledg
     assert "The ledger was changed, or its disk lost records: 1 problem." in part
     assert "<code>2026-03-01.ndjson</code>, line 10, record 10: lacks record 10 before this one" in part
     with Ledger(ledger, clock=lambda: DAY_2) as written:
-        written.append("decided", new_id(), {"actor": "ada"})
+        written.append("decided", new_id(), {"actor": "zora"})
     assert "record 153," in get(owner, "/record/verification")
     assert "1 written since" in get(owner, "/record/verification")
 
@@ -258,18 +258,18 @@ def test_without_a_ledger_the_page_says_so(place):
 def test_another_actor_sees_and_exports_only_its_own_records(place, ledger):
     token = place.make_token("bob")
     with place.serve_api_with_page() as server, server.client(log_in_with_token(server, token)) as bob:
-        for query in ("", "?actor=ada", "?status=ok", "?since=2026-01-01"):
+        for query in ("", "?actor=zora", "?status=ok", "?since=2026-01-01"):
             page = get(bob, f"/record{query}")
             assert {row[3] for row in list_rows(page)} == {"token:bob"}
-            assert "ada" not in page
+            assert "zora" not in page
             assert "Hash chain" not in page
-        assert [each["seq"] for each in read_exported(bob, "actor=ada")] == [151, 152, 153]
+        assert [each["seq"] for each in read_exported(bob, "actor=zora")] == [151, 152, 153]
         own = read_exported(bob, "")
-        table = bob.get("/record/export?format=csv&actor=ada").text
+        table = bob.get("/record/export?format=csv&actor=zora").text
         assert [row["actor"] for row in csv.DictReader(io.StringIO(table))] == ["token:bob"] * 3
         page = get(bob, f"/record/{own[0]['id']}")
         assert "of another actor" in page
-        assert "ada" not in page
+        assert "zora" not in page
         assert own[0]["prev"] in page
         with server.client(server.log_in()) as client:
             csrf = find_csrf(get(bob, "/record"))
