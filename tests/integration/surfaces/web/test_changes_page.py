@@ -123,7 +123,7 @@ def test_only_ticked_paths_are_accepted(owner: Owner) -> None:
 def test_protected_paths_are_accepted_only_if_they_are_ticked_themselves(owner: Owner) -> None:
     set_id = owner.change({".mcp.json": "{}\n", "new.txt": "new\n"})
     page = owner.client.get(f"/changes/{set_id}").text
-    assert "added .mcp.json protected" in read_text(page)
+    assert "modified .mcp.json protected Difference:" in read_text(page)
     done = owner.press(set_id, whole="1")
     assert done.headers["location"] == f"/changes/{set_id}?done=accept&paths=1&left=1"
     notice = read_notice(owner.client.get(done.headers["location"]).text)
@@ -131,6 +131,17 @@ def test_protected_paths_are_accepted_only_if_they_are_ticked_themselves(owner: 
     assert (owner.read(".mcp.json") == "{}\n", owner.read("new.txt")) == (False, "new\n")
     assert owner.press(set_id, at=["0"]).status_code == 303
     assert owner.read(".mcp.json") == "{}\n"
+
+
+def test_hidden_paths_are_marked_and_never_accepted(owner: Owner) -> None:
+    (owner.workspace / ".env").write_text("TOKEN=1\n")
+    set_id = owner.change({".env": "TOKEN=2\n", "new.txt": "new\n"})
+    assert "modified .env hidden" in read_text(owner.client.get(f"/changes/{set_id}").text)
+    refused = owner.press(set_id, at=["0"])
+    assert refused.status_code == 409
+    assert ".env : workspace.hide hides a file there" in read_text(refused.text)
+    assert owner.press(set_id, at=["1"]).status_code == 303
+    assert (owner.read(".env"), owner.read("new.txt")) == ("TOKEN=1\n", "new\n")
 
 
 def test_a_conflict_writes_nothing_and_text_files_can_be_merged(owner: Owner) -> None:

@@ -54,7 +54,6 @@ _MAX_OPEN_LINES = 60
 _MAX_WHOLE_LINES = 5000
 """Maximum length of the only difference of a page, in lines."""
 _DONE: "dict[ChangesAction, str]" = {"accept": "accepted", "undo": "undone", "discard": "discarded"}
-_ACTIONS: "tuple[ChangesAction, ...]" = ("accept", "undo", "discard")
 _COUNTS = ("paths", "merged", "unchanged", "left")
 """Numbers in a report."""
 
@@ -122,9 +121,7 @@ async def show_set(request: Request) -> Response:
 async def settle(request: Request) -> Response:
     """Accept, undo or discard, through the gate."""
     viewer, form = find_viewer(request), find_form(request)
-    action = next((each for each in _ACTIONS if each == request.path_params["action"]), None)
-    if action is None:
-        raise Problem(NOT_FOUND, "Changes are accepted, undone or discarded.")
+    action = _read_action(request.path_params["action"])
     set_id = request.path_params["id"]
     paths: tuple[str, ...] = ()
     if action != "discard" and "whole" not in form:
@@ -156,6 +153,14 @@ async def settle(request: Request) -> Response:
         return await _show_failure(request, outcome, report)
     counts = {name: len(report[name]) for name in _COUNTS if report.get(name)}
     return go_to(request, f"/changes/{set_id}?{urlencode({'done': action, **counts})}")
+
+
+def _read_action(given: str) -> ChangesAction:
+    match given:
+        case "accept" | "undo" | "discard":
+            return given
+        case _:
+            raise Problem(NOT_FOUND, "Changes are accepted, undone or discarded.")
 
 
 async def _show_failure(request: Request, outcome: Outcome, report: dict[str, Any]) -> Response:
