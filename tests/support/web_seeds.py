@@ -28,6 +28,7 @@ payloads = "kept"
 
 [runtimes]
 access = "overlay"
+timeout_ms = 600000
 max_jobs = 4
 
 [serve]
@@ -85,6 +86,12 @@ LINK_MAKER = """\
 import json, os, sys
 for number, word in enumerate(json.load(sys.stdin)):
     os.symlink(word.replace("\\0", "") or "x", f"link{number}")
+"""
+LIVE_PROGRAM = """\
+for file in (sys.stderr.buffer, sys.stdout.buffer):
+    file.write(text + b"\\n")
+    file.flush()
+time.sleep(3600)
 """
 LONG_LINE = "import sys; sys.stdout.write(sys.stdin.read() * {times}); sys.stderr.write('x' * {size})"
 
@@ -217,8 +224,8 @@ def open_session(
 def begin_printing(client: ApiClient, words: Sequence[str]) -> str:
     """Start a program that prints such words and does not end."""
     short = [word for word in words if len(word) < 200][99::-1]
-    code = f"import sys, time\nfor word in {short!a}:\n  print(word)\n  print(word, file=sys.stderr)\nsys.stdout.flush()\ntime.sleep(3600)"
-    return client.begin(language="python", code=code, timeout_ms=3_600_000)
+    code = f"import sys, time\ntext = '\\n'.join({short!a}).encode()\n" + LIVE_PROGRAM
+    return client.begin(language="python", code=code, timeout_ms=600_000)
 
 
 def ask(client: ApiClient, other: ApiClient | None, words: Sequence[str], *, answer: bool) -> None:
