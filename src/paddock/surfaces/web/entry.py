@@ -14,6 +14,7 @@ The name of the cookie has the port, because servers on other ports of one host 
 import asyncio
 import hmac
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -32,6 +33,7 @@ from paddock.surfaces.http_server.problems import (
     INVALID_REQUEST,
     MALFORMED_BODY,
     METHOD_NOT_ALLOWED,
+    SERVER_BUSY,
     UNAVAILABLE,
     UNSUPPORTED_MEDIA_TYPE,
     Problem,
@@ -62,6 +64,8 @@ FORM_S = 20.0
 """Maximum time for the form of a request, in seconds."""
 WATCH_S = 1.0
 """Time between two looks whether the login of an answer that is still being sent has ended, in seconds."""
+MAX_REQUESTS = 32
+"""Maximum number of requests of one person at the same time. Live pages are requests that last."""
 _MAX_FORM_BYTES = 256 * 1024
 _MAX_LOGIN_FORM_BYTES = 4096
 """Maximum size of the form of a login, in bytes. Everybody may send one."""
@@ -104,6 +108,8 @@ class WebEntry:
         self._refusals = refusals
         self._cookie_name = cookie_name
         self._is_secure = is_secure
+        self._active = Counter[str]()
+        """Number of requests that are being answered, by who is logged in."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for a page."""
@@ -145,7 +151,17 @@ class WebEntry:
         elif login is None:
             await go_to(request, LOGIN_PATH)(scope, request.receive, send)
         else:
-            await self._answer_login(request, login, send)
+            if self._active[login.who] >= MAX_REQUESTS:
+                text = (
+                    f"{MAX_REQUESTS} requests of yours are being answered. Close other tabs, and try again."
+                )
+                raise Problem(SERVER_BUSY, text)
+            self._active[login.who] += 1
+            try:
+                await self._answer_login(request, login, send)
+            finally:
+                self._active[login.who] -= 1
+                self._active += Counter()  # forgets who has none
 
     async def _answer_login(self, request: Request, login: Login, send: Send) -> None:
         """Answer a request of somebody who is logged in."""

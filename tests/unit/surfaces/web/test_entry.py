@@ -73,8 +73,16 @@ class Page:
         self.people = People()
         self.audit = MemoryAudit()
         self.seen: list[tuple[str, str, dict[str, str]]] = []
-        self.is_secure = is_secure
-        self._pages = pages or self._note
+        self._refusals = Refusals(self.audit, None, "web")
+        self._entry = WebEntry(
+            pages or self._note,
+            HostNames.of(["127.0.0.1", "localhost"], 8710),
+            self.logins,
+            self.people,
+            self._refusals,
+            cookie_name=COOKIE,
+            is_secure=is_secure,
+        )
 
     async def _note(self, scope: Scope, _receive: Receive, send: Send) -> None:
         self.seen.append((scope["method"], scope["path"], scope.get(FORM_KEY, {})))
@@ -120,17 +128,7 @@ class Page:
         async def receive_body() -> MutableMapping[str, Any]:
             return {"type": "http.request", "body": body or b"", "more_body": False}
 
-        refusals = Refusals(self.audit, None, "web")
-        names = HostNames.of(["127.0.0.1", "localhost"], 8710)
-        entry = WebEntry(
-            self._pages,
-            names,
-            self.logins,
-            self.people,
-            refusals,
-            cookie_name=COOKIE,
-            is_secure=self.is_secure,
-        )
+        entry = self._entry
         scope = {
             "type": "http",
             "method": method,
@@ -144,7 +142,7 @@ class Page:
         except Exception as error:  # noqa: BLE001 - tests look at it
             answer.error = error
         finally:
-            refusals.close()
+            self._refusals.close()
         return answer
 
 
@@ -553,6 +551,30 @@ def test_a_live_page_ends_with_its_login(tmp_path, monkeypatch, how):
     assert ended == ["the stream"]
     assert type(answer.error).__name__ == "ClientDisconnect"
     assert [each["type"] for each in answer.messages] == ["http.response.start", "http.response.body"]
+
+
+def test_one_person_has_a_limited_number_of_requests_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(web_entry, "MAX_REQUESTS", 2)
+
+    async def check() -> list[int]:
+        waits, begun = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def show(_scope: Scope, _receive: Receive, send: Send) -> None:
+            begun.release()
+            await waits.wait()
+            await send_text(send, 200, b"page")
+
+        page = Page(tmp_path, show)
+        ann, bob = page.log_in("ann"), page.log_in("bob")
+        asked = [asyncio.create_task(page.exchange("/", "GET", login=who)) for who in (ann, ann, bob)]
+        for _ in asked:
+            await begun.acquire()
+        refused = await page.exchange("/", "GET", login=ann)
+        waits.set()
+        answers = [*(await asyncio.gather(*asked)), refused, await page.exchange("/", "GET", login=ann)]
+        return [each.status for each in answers]
+
+    assert asyncio.run(check()) == [200, 200, 200, 503, 200]
 
 
 @pytest.mark.parametrize(
