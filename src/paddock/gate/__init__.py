@@ -16,6 +16,7 @@ mechanisms; read these two first.
                       the store), processes, cluster (opens the database): each created at its first use
     overlays          overlays: what a program changed becomes a change set; change_sets: lists, shows and accepts them
     confined servers  confined_servers, confinement_proposal
+    what runs now     live_runs: shown to other processes of the user, and ended by them
     checks            machine_check: all of `paddock doctor`; network_check, state_check, overlay_check and
                       toolchain_check are parts of it
 

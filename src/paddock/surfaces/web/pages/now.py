@@ -19,7 +19,7 @@ _MAX_RUNS = 50
 """Maximum number of runs on the page, the oldest ones."""
 _OUTPUT_CHARS = 2000
 """Length of the output of each run on the page, in characters."""
-_STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "runs"}
+_STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "running"}
 
 
 def find_live_runs(request: Request) -> LiveRuns:
