@@ -1,7 +1,7 @@
 """The change sets of an opened Paddock: list and show them, and do what the gate has allowed."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,6 +63,17 @@ class ChangesReport(NamedTuple):
         return fields
 
 
+class ReviewedChange(NamedTuple):
+    """A change, and what decides now how it can be accepted."""
+
+    change: "Change"
+    guard: str
+    """Why it is accepted only if its path is named; empty if it is not."""
+    is_hidden: bool
+    """Whether `workspace.hide` hides what is at its path, so that it cannot be accepted."""
+    is_accepted: bool
+
+
 class ChangeSets:
     """The change sets of one directory of state, that of a tenant or of the user. `hide` removes secrets from a text.
 
@@ -107,7 +118,11 @@ class ChangeSets:
 
     def compare(self, stored: "StoredChanges", paths: Sequence[str] = ()) -> "Iterator[FileDiff]":
         """Yield the differences at the paths of a set, or all. Raises ChangesError."""
-        yield from self._open_differ(stored).compare(_select_paths(stored, paths))
+        yield from self.compare_changes(stored, _select_paths(stored, paths))
+
+    def compare_changes(self, stored: "StoredChanges", changes: "Iterable[Change]") -> "Iterator[FileDiff]":
+        """Yield the differences of some changes of a set. Raises ChangesError."""
+        yield from self._open_differ(stored).compare(changes)
 
     def render(self, stored: "StoredChanges", max_chars: int, paths: Sequence[str] = ()) -> str:
         """Return the first lines of the differences that `compare` yields, at most so many characters.
@@ -115,6 +130,22 @@ class ChangeSets:
         Raises ChangesError.
         """
         return self._open_differ(stored).render(_select_paths(stored, paths), max_chars)
+
+    def review(self, stored: "StoredChanges", workspace: Path) -> "list[ReviewedChange]":
+        """Return the changes of a set with what decides now how they can be accepted. Raises ChangesError."""
+        from paddock.engines.changes.plan import describe_guard, is_among, is_guarded
+
+        hidden = frozenset(find_hidden_paths(self._settings, workspace))
+        accepted = frozenset(stored.state.accepted)
+        return [
+            ReviewedChange(
+                each,
+                guard=describe_guard(each) if is_guarded(each) else "",
+                is_hidden=is_among(each.path, hidden),
+                is_accepted=each.path in accepted,
+            )
+            for each in self._make_acceptor(workspace).list_changes(stored)
+        ]
 
     def _open_differ(self, stored: "StoredChanges") -> "Differ":
         from paddock.engines.changes.differ import Differ

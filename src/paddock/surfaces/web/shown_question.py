@@ -34,8 +34,8 @@ def show_question(question: Question) -> ShownQuestion:
     difference: tuple[str, ...] = ()
     change_set = ""
     if arguments is not None:
-        if _is_list_of_texts(lines := arguments.get("difference")):
-            difference = tuple(lines)
+        difference = _read_lines(arguments.get("difference"))
+        if difference:
             del arguments["difference"]
         if str(set_id := arguments.get("id", "")).startswith(_CHANGES_PREFIX):
             change_set = set_id
@@ -63,8 +63,9 @@ def _read_arguments(details: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+def _read_lines(value: object) -> tuple[str, ...]:
+    lines = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(each for each in lines if isinstance(each, str))
 
 
 def _write(value: object) -> str:
