@@ -51,7 +51,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory, real_servers: Any) -> Iterat
 def paths(scene: Scene) -> list[str]:
     """The pages of the runs of the scene, and one of each kind that links lead to: two values of a filter are one kind."""
     first, *others = (f"/runs/{run}" for run in scene.runs.values())
-    found: dict[object, str] = {find_kind(path): path for path in (*PAGES, first)} | dict(zip(others, others, strict=True))
+    found: dict[object, str] = {find_kind(path): path for path in (*PAGES, first)} | dict(
+        zip(others, others, strict=True)
+    )
     with scene.server.client(scene.server.log_in()) as client:
         pending = list(found.values())
         for path in pending:
