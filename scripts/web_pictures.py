@@ -6,6 +6,7 @@ opens it in Debian's chromium. Times and ids differ from run to run, so nothing 
 
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,12 +68,21 @@ def list_pages(scene: Scene) -> dict[str, str]:
         "run": f"/runs/{scene.runs['report']}",
         "failed": f"/runs/{scene.runs['failed']}",
         "sessions": "/sessions",
+        "session": find_link(scene, "/sessions", "/sessions/"),
         "changes": "/changes",
+        "change-set": find_link(scene, f"/runs/{scene.runs['changes']}", "/changes/"),
         "servers": "/servers",
+        "server": "/servers/files",
         "policy": "/policy",
         "record": "/record",
         "doctor": "/doctor",
     }
+
+
+def find_link(scene: Scene, path: str, start: str) -> str:
+    """Return the first link of a page with this beginning."""
+    with scene.server.client(scene.server.log_in()) as client:
+        return re.findall(f'href="({re.escape(start)}[^"?#]+)"', client.get(path).text)[0]
 
 
 def write_picture(page: Page, name: str, shape: str) -> None:
