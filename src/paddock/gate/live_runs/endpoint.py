@@ -117,7 +117,7 @@ class _Endpoint:
                 await self._loop.sock_sendall(peer, await answer(line, tuple(self.entries)))
 
 
-_endpoints: dict[tuple[int, int, Path], _Endpoint] = {}
+_endpoints: dict[tuple[int, asyncio.AbstractEventLoop, Path], _Endpoint] = {}
 """By process, event loop and directory."""
 
 
@@ -125,7 +125,7 @@ _endpoints: dict[tuple[int, int, Path], _Endpoint] = {}
 def show_paddock(entry: Entry) -> Generator[None]:
     """Show an opened Paddock to other processes of this user during the context."""
     directory = find_directory()
-    key = os.getpid(), id(asyncio.get_running_loop()), directory
+    key = os.getpid(), asyncio.get_running_loop(), directory
     if (endpoint := _endpoints.get(key)) is None:
         endpoint = _endpoints[key] = _Endpoint(directory)
     endpoint.entries.append(entry)

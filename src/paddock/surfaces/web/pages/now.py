@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,7 +44,7 @@ async def stream_now(request: Request) -> Response:
     return send_events("now", make_part)
 
 
-def _describe(state: LiveState) -> dict[str, object]:
+def _describe(state: LiveState) -> dict[str, Any]:
     """Return what the templates show of it."""
     paddocks, runs = state.paddocks, state.runs
     tiers = sorted({paddock.tier for paddock in paddocks if paddock.tier})
