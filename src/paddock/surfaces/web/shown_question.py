@@ -38,7 +38,7 @@ def show_question(question: Question) -> ShownQuestion:
         if difference:
             del arguments["difference"]
         if str(set_id := arguments.get("id", "")).startswith(_CHANGES_PREFIX):
-            change_set = set_id
+            change_set = arguments.pop("id")
     rows = None if arguments is None else tuple((name, _write(value)) for name, value in arguments.items())
     return ShownQuestion(question, hash_shown(question), rows, difference, change_set)
 
