@@ -116,7 +116,7 @@ def test_the_newest_records_come_first_and_pages_lead_to_the_oldest(owner):
         ("since=2026-03-02&until=2026-03-02", 3),
         ("until=2026-03-02T00:00", 100),
         ("until=2026-02-28", 0),
-        ("until=9999-12-30&since=0001-01-01&status=failed", 1),
+        ("until=9999-12-31&since=0001-01-01&status=failed", 1),
     ],
 )
 def test_filters_are_those_of_audit_tail(owner, query, found):
@@ -137,7 +137,6 @@ def test_filters_stay_on_the_next_page_and_in_the_form(owner):
     [
         "since=0001-01-01T00:00%2B14:00",
         "until=9999-12-31T23:59-14:00",
-        "until=9999-12-31",
         "since=2026-02-30",
     ],
 )

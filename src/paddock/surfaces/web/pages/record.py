@@ -185,7 +185,7 @@ def _read_filters(request: Request) -> _Wanted:
                 times[name] = parse_moment(given[name])
                 if name == "until" and _DAY_PATTERN.fullmatch(given[name]):
                     times[name] += _REST_OF_DAY
-            except (ValueError, OverflowError) as error:
+            except ValueError as error:
                 problem = f"{name}: {error}."
     facts = {name: text for name, text in given.items() if name not in _TIMES}
     return _Wanted(given, _make_filter(viewer, **facts, **times), problem)
