@@ -61,13 +61,16 @@ class _Endpoint:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._folder = -1
-        self._name = f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+        made = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._name = made + SUFFIX
         try:
             self._folder = open_directory(directory, make=True)
             os.fchmod(self._listener.fileno(), 0o600)  # bind(2) makes the file with this mode
             # The path of an address has at most 107 bytes; that of the directory may be longer (unix(7)).
-            self._listener.bind(f"/proc/self/fd/{self._folder}/{self._name}")
+            self._listener.bind(f"/proc/self/fd/{self._folder}/{made}")
             self._listener.listen(_MAX_CONNECTIONS)
+            # Only now readers see it. They remove a socket at which no process listens.
+            os.rename(made, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
             self.problem = f"{directory}: {error.strerror}"
             self.close()
