@@ -11,10 +11,11 @@ import pytest
 from tests.support.overlays import BOUNDS, OverlayEnd, open_sandbox, run_in_overlay
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.sandbox.fork_server import Jail
 from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureLimits, Overlaid
-from paddock.engines.changes.opening import OverlayBounds, OverlayRun
+from paddock.engines.changes.opening import OpenedSlot, OverlayBounds, OverlayRun
 from paddock.model.limits import MIB
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -156,7 +157,7 @@ def test_a_program_reaches_neither_the_upper_directory_nor_the_lower_one(place: 
     (place.workspace / "folder").mkdir()
     (place.workspace / "folder/file").write_text("lower")
     script = """
-    cd $TMPDIR/..; ls .overlay; cat .overlay/upper/made; touch .overlay/x; rmdir .overlay; mv .overlay other
+    cd $TMPDIR/..; ls .overlay; cat .overlay/0/upper/made; touch .overlay/x; rmdir .overlay; mv .overlay other
     chmod 777 .overlay; umount .overlay "$OLDPWD"; mount -o remount,rw .overlay; rm -rf .overlay
     cd "$OLDPWD"; umount . ; echo changed > folder/file
     for fd in /proc/self/fd/* /proc/1/fd/* /proc/1/root; do ls $fd/upper $fd/folder; done
@@ -293,9 +294,9 @@ def test_a_program_whose_supervisor_was_killed_leaves_neither_changes_nor_files(
         grants, limits = ProcessGrants(workspace=place.workspace, access="overlay"), ProcessLimits()
         overlay = OverlayRun(BOUNDS, lambda overlaid, _: taken.append(overlaid))
         async with open_sandbox(tier, scratch_root=scratch) as sandbox:
-            grants, slot = await overlay.take_slot(sandbox, grants, limits)
-            overlaid = await overlay.open(sandbox, grants, slot.scratch)
-            assert isinstance(overlaid, Overlaid)
+            opened = await overlay.open(sandbox, grants, limits)
+            assert isinstance(opened, OpenedSlot) and isinstance(opened.slot, Jail)
+            grants, slot, overlays = opened
             began = asyncio.Event()
             streams = Streams(stdout=lambda _: began.set())
             argv = ["/bin/sh", "-c", "echo x > made; echo; exec sleep 100"]
@@ -303,7 +304,7 @@ def test_a_program_whose_supervisor_was_killed_leaves_neither_changes_nor_files(
             await asyncio.wait_for(began.wait(), PATIENCE_S)
             os.kill(find_supervisor(sandbox), signal.SIGKILL)
             result = await task
-            await overlay.keep(sandbox, overlaid, result)
+            await overlay.keep(sandbox, overlays, result)
             slot.release()
         assert taken == []
         return result.status, [path.name for path in scratch.iterdir()]
