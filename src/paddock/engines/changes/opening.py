@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 COPY_FOLDER = "workspace"
 """Directory in scratch that has the copy."""
 _WRITE_LIMITS = {"scratch", "file_size"}
+_UNKEPT = frozenset({Status.LOST, Status.INVALID, Status.DENIED})
+"""Ends of a program that left nothing to keep."""
 _FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
 _STAMP = ".opened"
@@ -128,9 +130,9 @@ class OverlayRun(NamedTuple):
     ) -> None:
         """Keep the changes of a program that has `ended`, or is stopped between two executions.
 
-        Does nothing if a process of it may still be alive, or its scratch be half removed.
+        Does nothing if it did not start, if a process of it may still be alive, or its scratch be half removed.
         """
-        if ended is not None and (ended.survivors or ended.status is Status.LOST):
+        if ended is not None and (ended.survivors or ended.status in _UNKEPT):
             return
         cut_short = ""
         if ended is not None and ended.limit in _WRITE_LIMITS:
