@@ -45,6 +45,8 @@ class ChangesReport(NamedTuple):
     action: ChangesAction
     report: "AcceptReport | None"
     recovery: "Recovery | None"
+    repeated: bool = False
+    """Whether the set was discarded before."""
 
     def describe(self) -> dict[str, Json]:
         """Return the report as JSON, with printable paths."""
@@ -58,6 +60,8 @@ class ChangesReport(NamedTuple):
                 "left": _print_notes(given.left),
                 "conflicts": _print_notes(given.conflicts),
             }
+        if self.repeated:
+            fields["repeated"] = True
         if self.recovery is not None:
             fields["recovered"] = describe_recovery(self.recovery)
         return fields
@@ -169,8 +173,8 @@ class ChangeSets:
         acceptor = self._make_acceptor(workspace)
         with acceptor.open() as recovery:
             if work.action == "discard":
-                self._discard(work, workspace)
-                return ChangesReport(work.id, work.action, None, recovery)
+                repeated = self._discard(work, workspace)
+                return ChangesReport(work.id, work.action, None, recovery, repeated)
             report = (
                 acceptor.accept(work.id, work.paths, merge=work.merge)
                 if work.action == "accept"
@@ -178,12 +182,15 @@ class ChangeSets:
             )
         return ChangesReport(work.id, work.action, report, recovery)
 
-    def _discard(self, work: ChangeSetRun, workspace: Path) -> None:
+    def _discard(self, work: ChangeSetRun, workspace: Path) -> bool:
+        """Discard a set; return whether that was done before."""
         try:
-            self._load(work, workspace)
+            if self._load(work, workspace).state.discarded_at is not None:
+                return True
             self.store.discard(work.id)
         except ChangesCorrupted:
             self.store.remove(work.id)
+        return False
 
     def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
         return self.store.find(work.id, workspace)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from paddock.engines.changes.apply import StepConflict, Steps
 from paddock.engines.changes.conflicts import ConflictCheck, read_modes
 from paddock.engines.changes.contents import StoredContents, keep_before
+from paddock.engines.changes.lock import lock_workspace
 from paddock.engines.changes.journal import Action, Journal, JournalHead, read_journal, remove_journal
 from paddock.engines.changes.merge import merge_conflicts
 from paddock.engines.changes.plan import (
@@ -102,14 +103,13 @@ class Acceptor:
 
     @contextmanager
     def open(self) -> Generator[Recovery | None]:
-        """Hold the lock of the workspace, and finish or undo what a killed process left; yield what was done.
+        """Hold the locks of the workspace, and finish or undo what a killed process left; yield what was done.
 
         Raises ChangesError.
         """
         try:
             self._store.check()
-            lock = self._store.lock(self._workspace)
-            with lock:
+            with self._store.lock(self._workspace), lock_workspace(self._workspace):
                 yield self._recover()
         except OSError as error:
             raise ChangesError(
@@ -197,7 +197,8 @@ class Acceptor:
             raise ChangesError(f"Nothing was changed: {error.strerror or error}{where}") from error
 
     def _accept(self, root: Folder, task: _Task, *, merge: bool) -> AcceptReport:
-        compared = ConflictCheck(root, self._hidden()).compare(task.changes)
+        since = "the run" if task.action == "accept" else "it was accepted"
+        compared = ConflictCheck(root, self._hidden(), since=since).compare(task.changes)
         merged: tuple[str, ...] = ()
         if compared.conflicts and merge:
             compared, merged = merge_conflicts(root, compared, task.changes, task.contents)

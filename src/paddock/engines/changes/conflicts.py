@@ -33,10 +33,11 @@ class Comparison(NamedTuple):
 
 
 class ConflictCheck:
-    """The comparison of one workspace. Hidden paths are relative to it."""
+    """The comparison of one workspace. Hidden paths are relative to it. `since` says when it was as expected."""
 
-    def __init__(self, root: Folder, hidden: Collection[str] = ()) -> None:
+    def __init__(self, root: Folder, hidden: Collection[str] = (), *, since: str = "the run") -> None:
         self._root = root
+        self._since = since
         self._hidden = frozenset(hidden)
         self._pending: dict[str, Change] = {}
         self._unchanged: list[str] = []
@@ -81,11 +82,11 @@ class ConflictCheck:
         elif change.changed_meanwhile:
             self._conflicts[change.path] = "the workspace's own file was changed during the run"
         elif now is None and change.before is None and not self._has_parent(change.path):
-            self._conflicts[change.path] = "the directory above it was removed since the run"
+            self._conflicts[change.path] = f"the directory above it was removed since {self._since}"
         elif now == change.before:
             self._pending[change.path] = change
         else:
-            self._conflicts[change.path] = _explain(change.before, now)
+            self._conflicts[change.path] = _explain(change.before, now, self._since)
             if now is not None:
                 self._present[change.path] = now
 
@@ -148,15 +149,12 @@ def explain_lookup(error: OSError) -> str:
     return (error.strerror or os.strerror(error.errno or 0)).lower()
 
 
-def _explain(before: FileFacts | None, now: FileFacts | None) -> str:
+def _explain(before: FileFacts | None, now: FileFacts | None, since: str) -> str:
     if before is None:
         return "it exists already"
     if now is None:
-        return "it was removed since the run"
+        return f"it was removed since {since}"
     if now.type != before.type:
         return f"it is a {now.type} now"
-    return (
-        "its mode was changed since the run"
-        if now.replace(mode=before.mode) == before
-        else ("it was changed since the run")
-    )
+    what = "its mode" if now.replace(mode=before.mode) == before else "it"
+    return f"{what} was changed since {since}"

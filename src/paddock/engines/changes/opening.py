@@ -151,7 +151,14 @@ def open_overlayfs(grants: ProcessGrants, scratch: Path) -> Overlays:
     """Return the overlays that a jail has mounted, whose upper directories are in its scratch. Raises OSError."""
     opened_ns, user = _read_clock(scratch), scratch.stat().st_uid
     opened = [
-        Overlaid(path.resolve(), scratch / overlay.locate_upper(number), "overlayfs", opened_ns, user=user)
+        Overlaid(
+            path.resolve(),
+            scratch / overlay.locate_upper(number),
+            "overlayfs",
+            opened_ns,
+            user=user,
+            known=set(),
+        )
         for number, path in enumerate(list_overlaid(grants))
     ]
     first = opened.pop(0) if grants.access == "overlay" else None
@@ -175,7 +182,9 @@ def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: Overl
     with Folder.open(workspace) as source, Folder.open(target) as copied:
         copy = _Copy(source, copied, scratch.stat().st_uid, kept_out, bounds)
         copy.copy_folder("")
-    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner)
+    return Overlaid(
+        workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner, known=set()
+    )
 
 
 class _Copy:

@@ -266,7 +266,7 @@ def _print_report(value: dict[str, Any], *, merge: bool) -> None:
     if "recovered" in value:
         warn(value["recovered"])
     if value["action"] == "discard":
-        print_note(f"{value['id']} discarded")
+        print_note(f"{value['id']} {'was discarded before' if 'repeated' in value else 'discarded'}")
         return
     if value["conflicts"]:
         print_note(f"nothing was written, because of {count(len(value['conflicts']), 'conflict')}:")
