@@ -111,14 +111,18 @@ def test_a_person_is_told_of_changes_in_a_directory(folders, command):
 
 
 def test_a_directory_is_given_once(folders, command):
-    code, _, err = command("exec", "shell", "-c", "1", "--add-dir", "../data:overlay", "--add-dir", "../data:rw")
+    code, _, err = command(
+        "exec", "shell", "-c", "1", "--add-dir", "../data:overlay", "--add-dir", "../data:rw"
+    )
     assert (code, f"{folders[1]} cannot be an overlay beside {folders[1]}" in err) == (2, True)
 
 
 def test_an_overlay_in_a_directory_that_another_one_holds_is_refused(folders, command):
     inner = folders[1] / "inner"
     inner.mkdir()
-    code, _, err = command("exec", "shell", "-c", "1", "--add-dir", "../data:ro", "--add-dir", f"{inner}:overlay")
+    code, _, err = command(
+        "exec", "shell", "-c", "1", "--add-dir", "../data:ro", "--add-dir", f"{inner}:overlay"
+    )
     assert (code, f"{inner} cannot be an overlay beside {folders[1]}" in err) == (2, True)
 
 
@@ -134,9 +138,21 @@ def test_a_directory_whose_name_ends_like_an_access_is_named_with_one(folders, c
 @pytest.mark.parametrize(
     ("given", "code", "text"),
     [
-        ("..:overlay", 2, "{above} cannot be an overlay beside {above}/ws: neither may hold the other; give it"),
-        (".:overlay", 2, "{above}/ws cannot be an overlay beside {above}/ws: neither may hold the other; give it"),
-        (".git:overlay", 2, "ws/.git cannot be an overlay beside {above}/ws: neither may hold the other; give it"),
+        (
+            "..:overlay",
+            2,
+            "{above} cannot be an overlay beside {above}/ws: neither may hold the other; give it",
+        ),
+        (
+            ".:overlay",
+            2,
+            "{above}/ws cannot be an overlay beside {above}/ws: neither may hold the other; give it",
+        ),
+        (
+            ".git:overlay",
+            2,
+            "ws/.git cannot be an overlay beside {above}/ws: neither may hold the other; give it",
+        ),
         ("/", 2, "/ can never be granted"),
         ("/proc", 2, "/proc can never be granted"),
         ("/dev:rw", 2, "/dev can never be granted"),

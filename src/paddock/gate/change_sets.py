@@ -1,13 +1,15 @@
 """The change sets of an opened Paddock: list and show them, and do what the gate has allowed."""
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from paddock.foundation.cancellation import run_shielded
 from paddock.model.base import Json, count
-from paddock.model.errors import ChangesCorrupted, ChangesError
+from paddock.model.errors import ChangesCorrupted, ChangesError, EngineError
 from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
 from paddock.model.request import ChangesAction, ChangeSetRun
@@ -16,11 +18,15 @@ from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.confinement.sandbox.protocol import GuardingSandbox
     from paddock.engines.changes.accept import Acceptor, AcceptReport, Recovery
     from paddock.engines.changes.differ import Differ, FileDiff
+    from paddock.engines.changes.merge import Merges
     from paddock.engines.changes.plan import PathNote
     from paddock.model.change_set import Change
     from paddock.record.changes.store import ChangeStore, StoredChanges
+
+    OpenSandbox = Callable[[], Awaitable["GuardingSandbox"]]
 
 MAX_PATH_CHARS = 4096
 _SHOWN_LINES = 60
@@ -36,6 +42,10 @@ def open_store(settings: OverlaySettings) -> "ChangeStore":
     from paddock.record.changes.store import ChangeStore
 
     return ChangeStore(settings.directory, max_bytes=settings.bytes, undo_bytes=settings.undo_bytes)
+
+
+async def _refuse_sandbox() -> "GuardingSandbox":
+    raise EngineError("nothing runs programs here")
 
 
 class ChangesReport(NamedTuple):
@@ -70,10 +80,17 @@ class ChangesReport(NamedTuple):
 class ChangeSets:
     """The change sets of one directory of state, that of a tenant or of the user. `hide` removes secrets from a text.
 
-    All methods may block for as long as files are read or written.
+    Merges run in a sandbox of `open_sandbox`. All methods but `carry_out` may block for as long as files are read or
+    written.
     """
 
-    def __init__(self, settings: Settings, hide: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        hide: Callable[[str], str],
+        open_sandbox: "OpenSandbox" = _refuse_sandbox,
+    ) -> None:
+        self._open_sandbox = open_sandbox
         self._settings = settings
         self._hide = hide
 
@@ -168,15 +185,31 @@ class ChangeSets:
         }
         return [each for each in changes if each.path in undone]
 
-    def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
+    async def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
         """Accept, discard or undo. Raises ChangesError; then nothing was changed."""
+        merges = await self._merge(work, workspace) if work.merge else None
+        # A thread cannot be stopped; what it began is finished or undone before the answer.
+        return await run_shielded(asyncio.to_thread(self._carry_out, work, workspace, merges))
+
+    async def _merge(self, work: ChangeSetRun, workspace: Path) -> "Merges":
+        """Return the merges of all conflicts that there are now. Raises ChangesError."""
+        from paddock.engines.changes.merge import merge_texts
+
+        find = self._make_acceptor(workspace).find_texts
+        found = await asyncio.to_thread(find, work.id, work.paths)
+        try:
+            return {texts.key: await merge_texts(await self._open_sandbox(), texts) for texts in found}
+        except EngineError as error:
+            raise ChangesError(f"Nothing was changed: git merge-file cannot be confined: {error}") from error
+
+    def _carry_out(self, work: ChangeSetRun, workspace: Path, merges: "Merges | None") -> ChangesReport:
         acceptor = self._make_acceptor(workspace)
         with acceptor.open() as recovery:
             if work.action == "discard":
                 repeated = self._discard(work, workspace)
                 return ChangesReport(work.id, work.action, None, recovery, repeated)
             report = (
-                acceptor.accept(work.id, work.paths, merge=work.merge)
+                acceptor.accept(work.id, work.paths, merges)
                 if work.action == "accept"
                 else acceptor.undo(work.id, work.paths)
             )

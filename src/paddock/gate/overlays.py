@@ -1,7 +1,6 @@
 """The gate's side of programs with the access `overlay`: their changes become a change set, with a summary."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.gate.change_sets import open_store
@@ -13,6 +12,8 @@ from paddock.model.request import ExecutionRequest
 from paddock.policy.settings.overlay import OverlaySettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paddock.engines.changes.capture import CaptureRules, Overlaid
     from paddock.engines.changes.opening import OverlayRun
     from paddock.model.change_set import ChangeSet

@@ -328,7 +328,11 @@ def write_outcome(outcome: Outcome) -> str:
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
     absent: dict[str, Any] = {"value": True, "decision": outcome.decision.list_absent()}
-    absent |= {name: True for name in ("recording", "changes", "directory_changes", "labels") if not getattr(outcome, name)}
+    absent |= {
+        name: True
+        for name in ("recording", "changes", "directory_changes", "labels")
+        if not getattr(outcome, name)
+    }
     fields = outcome.model_dump(mode="json", exclude=absent)
     # It also turns all numbers into doubles.
     if outcome.tool is not None:

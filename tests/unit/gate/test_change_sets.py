@@ -1,5 +1,6 @@
 """What a person is shown before changes are accepted: nothing that the caller chooses may hide what is written."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -83,6 +84,6 @@ def test_more_paths_that_must_be_named_than_a_question_can_show_are_refused(plac
 
 
 def test_a_question_about_undoing_counts_what_was_accepted(place: Place) -> None:
-    place.sets.carry_out(place.work("accept", "file1", HOOK), place.workspace)
+    asyncio.run(place.sets.carry_out(place.work("accept", "file1", HOOK), place.workspace))
     assert place.show("undo")[:2] == ("2 of 82 paths: 2 added", f"protected: {HOOK}")
     assert open_store(place.settings.overlay).read_state(place.id).accepted == (HOOK, "file1")

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from paddock.engines.changes.apply import StepConflict, Steps
 from paddock.engines.changes.conflicts import ConflictCheck, read_modes
 from paddock.engines.changes.contents import StoredContents, keep_before
-from paddock.engines.changes.lock import lock_workspace
 from paddock.engines.changes.journal import Action, Journal, JournalHead, read_journal, remove_journal
-from paddock.engines.changes.merge import merge_conflicts
+from paddock.engines.changes.lock import lock_workspace
+from paddock.engines.changes.merge import Merges, MergeTexts, find_texts, merge_conflicts
 from paddock.engines.changes.plan import (
     STAGING_PREFIX,
     PathNote,
@@ -116,10 +116,19 @@ class Acceptor:
                 f"The workspace cannot be opened: {error.strerror} ({error.filename or self._workspace})"
             ) from error
 
-    def accept(self, set_id: str, named: Collection[str] = (), *, merge: bool = False) -> AcceptReport:
+    def find_texts(self, set_id: str, named: Collection[str] = ()) -> list[MergeTexts]:
+        """Return the texts of conflicts that `accept` would have and a merge may resolve. Raises ChangesError."""
+        stored = self._load(set_id)
+        check_set(set_id, stored.change_set)
+        changes = select_changes(self.list_changes(stored), named).changes
+        with _opened(self._workspace) as root:
+            compared = ConflictCheck(root, self._hidden()).compare(changes)
+            return find_texts(root, compared, changes, StoredContents(self._store, set_id))
+
+    def accept(self, set_id: str, named: Collection[str] = (), merges: Merges | None = None) -> AcceptReport:
         """Accept the changes at the named paths, or all that need no naming. Call it within `open`.
 
-        With conflicts nothing is written; `merge` resolves those of text files that merge cleanly. Raises ChangesError.
+        With conflicts nothing is written, except that `merges` resolves those which it has. Raises ChangesError.
         """
         stored = self._load(set_id)
         check_set(set_id, stored.change_set)
@@ -137,7 +146,7 @@ class Acceptor:
                 accepted_at=datetime.now(UTC),
             )
 
-        report = self._run(_Task(stored, "accept", selection.changes, contents, finish), merge=merge)
+        report = self._run(_Task(stored, "accept", selection.changes, contents, finish), merges)
         return report._replace(left=selection.left)
 
     def list_changes(self, stored: StoredChanges) -> tuple[Change, ...]:
@@ -188,20 +197,16 @@ class Acceptor:
             )
         return stored
 
-    def _run(self, task: _Task, *, merge: bool = False) -> AcceptReport:
-        try:
-            with Folder.open(self._workspace) as root:
-                return self._accept(root, task, merge=merge)
-        except OSError as error:
-            where = f" ({make_printable(os.fsdecode(error.filename))})" if error.filename else ""
-            raise ChangesError(f"Nothing was changed: {error.strerror or error}{where}") from error
+    def _run(self, task: _Task, merges: Merges | None = None) -> AcceptReport:
+        with _opened(self._workspace) as root:
+            return self._accept(root, task, merges)
 
-    def _accept(self, root: Folder, task: _Task, *, merge: bool) -> AcceptReport:
+    def _accept(self, root: Folder, task: _Task, merges: Merges | None) -> AcceptReport:
         since = "the run" if task.action == "accept" else "it was accepted"
         compared = ConflictCheck(root, self._hidden(), since=since).compare(task.changes)
         merged: tuple[str, ...] = ()
-        if compared.conflicts and merge:
-            compared, merged = merge_conflicts(root, compared, task.changes, task.contents)
+        if compared.conflicts and merges is not None:
+            compared, merged = merge_conflicts(root, compared, task.changes, task.contents, merges)
         if compared.conflicts:
             return AcceptReport(conflicts=compared.conflicts)
         pending = compared.pending
@@ -281,6 +286,17 @@ class Acceptor:
         return Recovery(
             head.set_id, head.action, finished=False, kept=kept, folder=head.staging if kept else ""
         )
+
+
+@contextmanager
+def _opened(workspace: Path) -> Generator[Folder]:
+    """Yield the workspace; an OSError within becomes a ChangesError."""
+    try:
+        with Folder.open(workspace) as root:
+            yield root
+    except OSError as error:
+        where = f" ({make_printable(os.fsdecode(error.filename))})" if error.filename else ""
+        raise ChangesError(f"Nothing was changed: {error.strerror or error}{where}") from error
 
 
 def _undo_steps(root: Folder, head: JournalHead, inodes: Mapping[str, int] | None) -> tuple[PathNote, ...]:

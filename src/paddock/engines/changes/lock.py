@@ -32,8 +32,8 @@ def lock_workspace(workspace: Path) -> Generator[None]:
         while not _try_to_lock(directory):
             if time.monotonic() > deadline:
                 raise ChangesError(
-                    f"Another process holds the lock of the workspace {workspace} (flock); wait for the programs that run "
-                    "there, or end them, and run the command again"
+                    f"Another process holds the lock of the workspace {workspace} (flock); wait for the programs that "
+                    "run there, or end them, and run the command again"
                 )
             time.sleep(_PAUSE_S)
         yield

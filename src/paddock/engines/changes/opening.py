@@ -8,6 +8,7 @@ directories and links.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import stat
@@ -39,8 +40,8 @@ _FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
 _STAMP = ".opened"
 _NO_COPY = (
-    "This machine has no overlay for the directory {}, and only the workspace is copied instead; give it read-only (:ro) "
-    "or for writing (:rw), or make the tier namespaces available (paddock doctor says how)"
+    "This machine has no overlay for the directory {}, and only the workspace is copied instead; give it read-only "
+    "(:ro) or for writing (:rw), or make the tier namespaces available (paddock doctor says how)"
 )
 _CHUNK_BYTES = 1 << 30
 
@@ -83,7 +84,7 @@ class OpenedSlot(NamedTuple):
 
 
 class OverlayRefused(Exception):
-    """The workspace cannot be copied; the text says why and what to do."""
+    """A program cannot have its overlays; the text says why and what to do."""
 
 
 class OverlayRun(NamedTuple):
@@ -100,30 +101,41 @@ class OverlayRun(NamedTuple):
 
         Raises EngineError.
         """
+        try:
+            with contextlib.ExitStack() as on_failure:
+                opened = await self._open(sandbox, grants, limits, on_failure)
+                on_failure.pop_all()
+                return opened
+        except OverlayRefused as refusal:
+            error = ErrorInfo(name="Overlay", message=str(refusal), phase="decide")
+            return RawResult(status=Status.DENIED, error=error)
+        except OSError as error:
+            raise EngineError(f"the overlay cannot be opened: {error.strerror}") from error
+
+    async def _open(
+        self,
+        sandbox: "GuardingSandbox",
+        grants: ProcessGrants,
+        limits: ProcessLimits,
+        on_failure: contextlib.ExitStack,
+    ) -> OpenedSlot:
         if isinstance(sandbox, KernelSandbox) and sandbox.tier == "namespaces":
             slot = await sandbox.take_slot(grants, limits)
-            try:
-                if await sandbox.has_overlay(slot):
-                    overlays = await asyncio.to_thread(open_overlayfs, grants, slot.scratch)
-                    return OpenedSlot(grants, slot, overlays)
-            except BaseException as error:
-                slot.release()
-                raise _explain_failure(error) if isinstance(error, OSError) else error
+            on_failure.callback(slot.release)
+            if await sandbox.has_overlay(slot):
+                overlays = await asyncio.to_thread(open_overlayfs, grants, slot.scratch)
+                return OpenedSlot(grants, slot, overlays)
             slot.release()
         if grants.overlaid:
-            return _deny(_NO_COPY.format(grants.overlaid[0]))
+            raise OverlayRefused(_NO_COPY.format(grants.overlaid[0]))
+        workspace = grants.workspace
+        assert workspace is not None
         grants = grants.replace(access="read-only")
         slot = await sandbox.take_slot(grants, limits)
-        try:
-            assert grants.workspace is not None
-            rules = make_rules(sandbox)
-            copied = await asyncio.to_thread(open_copy, grants.workspace, slot.scratch, rules, self.bounds)
-            return OpenedSlot(grants, slot, Overlays(copied))
-        except BaseException as error:
-            slot.release()
-            if isinstance(error, OverlayRefused):
-                return _deny(str(error))
-            raise _explain_failure(error) if isinstance(error, OSError) else error
+        on_failure.callback(slot.release)
+        rules = make_rules(sandbox)
+        copied = await asyncio.to_thread(open_copy, workspace, slot.scratch, rules, self.bounds)
+        return OpenedSlot(grants, slot, Overlays(copied))
 
     async def keep(
         self, sandbox: "GuardingSandbox", overlays: Overlays, ended: ProcessResult | None = None
@@ -182,9 +194,7 @@ def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: Overl
     with Folder.open(workspace) as source, Folder.open(target) as copied:
         copy = _Copy(source, copied, scratch.stat().st_uid, kept_out, bounds)
         copy.copy_folder("")
-    return Overlaid(
-        workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner, known=set()
-    )
+    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner, known=set())
 
 
 class _Copy:
@@ -285,16 +295,6 @@ class _Copy:
             f"{what} (overlay.{key}); raise that setting, work in a smaller directory, or make the tier namespaces "
             "available (paddock doctor says how)"
         )
-
-
-def _deny(why: str) -> RawResult:
-    return RawResult(
-        status=Status.DENIED, error=ErrorInfo(name="Overlay", message=why, phase="decide")
-    )
-
-
-def _explain_failure(error: OSError) -> EngineError:
-    return EngineError(f"the overlay cannot be opened: {error.strerror}")
 
 
 def _read_clock(folder: Path) -> int:

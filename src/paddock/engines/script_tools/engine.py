@@ -272,9 +272,7 @@ class ToolEngine:
         else:
             opened = await overlay.open(sandbox, grants, limits)
             if isinstance(opened, RawResult):
-                raise _ToolRefusedError(
-                    opened.error.message if opened.error else "", status=opened.status
-                )
+                raise _ToolRefusedError(opened.error.message if opened.error else "", status=opened.status)
             grants, slot, overlays = opened
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)

@@ -61,7 +61,8 @@ add_dir = click.option(
     multiple=True,
     callback=_parse_directories,
     metavar="DIR[:ro|:rw|:overlay]",
-    help="Let it use a directory beside the workspace: read it, with :rw also write there, or with :overlay make changes that wait to be accepted. Repeatable.",
+    help="Let it use a directory beside the workspace: read it, write there (:rw), or make changes that wait "
+    "to be accepted (:overlay). Repeatable.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

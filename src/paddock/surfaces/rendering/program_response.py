@@ -111,7 +111,8 @@ class ProgramAnswer(answers.RunAnswer, TypedDict, total=False):
     violations: Annotated[list[str], "Protected files that it changed; they were restored."]
     changes: Annotated[dict[str, Json], ChangesSummary, "What it changed in its overlay of the workspace."]
     directoryChanges: Annotated[
-        list[Annotated[dict[str, Json], DirectoryChanges]], "What it changed in overlays of other directories."
+        list[Annotated[dict[str, Json], DirectoryChanges]],
+        "What it changed in overlays of other directories.",
     ]
     stdinBytes: int
     stdinSha256: str
@@ -158,10 +159,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
             response["violations"] = list(program.violations)
         if program.stdin_sha256:
             response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
-    if outcome.changes is not None:
-        response["changes"] = outcome.changes.model_dump(mode="json")
-    if outcome.directory_changes:
-        response["directoryChanges"] = [each.model_dump(mode="json") for each in outcome.directory_changes]
+    _add_changes(response, outcome)
     if outcome.network:
         response["network"] = [_describe_connection(each) for each in outcome.network]
     if outcome.session is not None:
@@ -212,6 +210,13 @@ def _describe_connection(connection: Connection) -> ConnectionFacts:
     return facts
 
 
+def _add_changes(response: ProgramAnswer, outcome: Outcome) -> None:
+    if outcome.changes is not None:
+        response["changes"] = outcome.changes.model_dump(mode="json")
+    if outcome.directory_changes:
+        response["directoryChanges"] = [each.model_dump(mode="json") for each in outcome.directory_changes]
+
+
 def explain_connections(outcome: Outcome) -> str:
     """Return why connections of a program were refused or failed, a line each, or ""."""
     told = [f"network: {each.reason}" for each in outcome.network if each.reason]
@@ -230,7 +235,9 @@ def describe_changes(outcome: Outcome) -> str:
     """Return, for people, what a program changed in its overlays, or ""."""
     own = _list_changes(outcome.changes, "the workspace") if outcome.changes is not None else []
     beside = [
-        line for each in outcome.directory_changes for line in _list_changes(each, each.directory, where=each.directory)
+        line
+        for each in outcome.directory_changes
+        for line in _list_changes(each, each.directory, where=each.directory)
     ]
     return "\n".join([*own, *beside])
 

@@ -295,7 +295,8 @@ def test_a_program_whose_supervisor_was_killed_leaves_neither_changes_nor_files(
         overlay = OverlayRun(BOUNDS, lambda overlaid, _: taken.append(overlaid))
         async with open_sandbox(tier, scratch_root=scratch) as sandbox:
             opened = await overlay.open(sandbox, grants, limits)
-            assert isinstance(opened, OpenedSlot) and isinstance(opened.slot, Jail)
+            assert isinstance(opened, OpenedSlot)
+            assert isinstance(opened.slot, Jail)
             grants, slot, overlays = opened
             began = asyncio.Event()
             streams = Streams(stdout=lambda _: began.set())

@@ -18,7 +18,13 @@ from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.overlay import OverlaySettings
-from paddock.policy.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings, WorkspaceSettings
+from paddock.policy.settings.schema import (
+    ArtifactSettings,
+    AuditSettings,
+    RuntimeSettings,
+    Settings,
+    WorkspaceSettings,
+)
 
 PATIENT_MS = 120_000
 """Time for programs that are to end by themselves, however busy the machine is."""

@@ -1,7 +1,7 @@
-"""Overlays of the workspace and other directories (overlayfs of Linux): a job writes to them, and they stay as they are.
+"""Overlays of directories such as the workspace (overlayfs of Linux): a job writes to them, and they stay as they are.
 
     lower   the directory, as the root of the jail has it
-    upper   SCRATCH/.overlay/0/upper, on the disk, where it counts as scratch and is removed with it; the parent reads it
+    upper   SCRATCH/.overlay/0/upper, on disk, where it counts as scratch and is removed with it; the parent reads it
     merged  at the path of the directory, for the job
 
 The job sees an empty directory instead of `.overlay`. `userxattr` is what a user namespace may mount; then overlayfs
