@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,7 +90,10 @@ class ChangeSets:
         settings: Settings,
         hide: Callable[[str], str],
         open_sandbox: "OpenSandbox" = _refuse_sandbox,
+        own: Sequence[Path] = (),
     ) -> None:
+        """Keep the files and directories of the settings, and `own` (Paddock's), out of what is written."""
+        self._own = own
         self._open_sandbox = open_sandbox
         self._settings = settings
         self._hide = hide
@@ -140,7 +144,8 @@ class ChangeSets:
     def _open_differ(self, stored: "StoredChanges") -> "Differ":
         from paddock.engines.changes.differ import Differ
 
-        return Differ(self.store, stored.id, self._hide)
+        workspace = Path(stored.change_set.workspace)
+        return Differ(self.store, stored.id, self._hide, partial(is_hidden_path, self._settings, workspace))
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
         """Return what work would change, as lines for the person who is asked.
@@ -175,7 +180,7 @@ class ChangeSets:
         from paddock.engines.changes.plan import select_changes
         from paddock.engines.changes.undo import list_reverse
 
-        changes = self._make_acceptor(workspace).list_changes(stored)
+        changes = self.list_changes(stored, workspace)
         if work.action == "discard":
             return changes
         if work.action == "accept":
@@ -237,7 +242,14 @@ class ChangeSets:
         def list_protected() -> list[str]:
             return find_protected_paths(self._settings, workspace)
 
-        return Acceptor(self.store, workspace, list_hidden, list_protected)
+        def list_own() -> list[str]:
+            return find_own_paths(self._settings, self._own, workspace)
+
+        return Acceptor(self.store, workspace, list_hidden, list_protected, list_own)
+
+    def list_changes(self, stored: "StoredChanges", workspace: Path) -> "Sequence[Change]":
+        """Return the changes of a set; those at paths that are protected now are marked, too. Raises ChangesError."""
+        return self._make_acceptor(workspace).list_changes(stored)
 
 
 def _select_paths(stored: "StoredChanges", paths: Sequence[str]) -> "Sequence[Change]":
@@ -279,17 +291,47 @@ def find_hidden_paths(settings: Settings, workspace: Path) -> list[str]:
     return [os.path.relpath(each.path, workspace) for each in found]
 
 
+def is_hidden_path(settings: Settings, workspace: Path, path: str) -> bool:
+    """Return whether `workspace.hide` hides a file at a path of a workspace, by its names."""
+    from paddock.confinement.sandbox.child.hiding import is_hidden
+    from paddock.gate.processes import read_hiding
+
+    return is_hidden(f"{workspace}/{path}", str(workspace), read_hiding(settings.workspace))
+
+
+def find_own_paths(settings: Settings, own: Sequence[Path], workspace: Path) -> list[str]:
+    """Return Paddock's own files and directories in a workspace, relative to it.
+
+    Raises ChangesError for a workspace in one of them.
+    """
+    from paddock.confinement.sandbox import state_paths
+    from paddock.gate.processes import own_directories, own_files
+
+    top = str(workspace)
+    directories = state_paths.list_own_directories([*own, *own_directories(settings)])
+    if keeper := state_paths.keeper(directories, top):
+        raise ChangesError(f"{top} is in {keeper}, where Paddock keeps its own files")
+    files = state_paths.list_own_directories(Path(file.path) for file in own_files(settings))
+    found = (*directories, *files)
+    return [path.removeprefix(f"{top}/") for path in found if path.startswith(f"{top}/")]
+
+
 def find_protected_paths(settings: Settings, workspace: Path) -> list[str]:
     """Return the protected paths of the workspace, relative to it. Raises OSError."""
+    from paddock.confinement.sandbox import state_paths
     from paddock.confinement.sandbox.child.protection import list_protected_paths
     from paddock.confinement.sandbox.spec import read_protection
+    from paddock.gate.processes import installation_paths
 
     rules = read_protection(settings.sandbox.protected, settings.sandbox.unprotected, os.environ)
     root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return list_protected_paths(root, rules)
+        paths = list_protected_paths(root, rules)
     finally:
         os.close(root)
+    top = f"{workspace}/"
+    installed = state_paths.list_own_directories(installation_paths())
+    return [*paths, *(path.removeprefix(top) for path in installed if path.startswith(top))]
 
 
 def describe_recovery(recovery: "Recovery") -> str:

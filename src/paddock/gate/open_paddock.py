@@ -304,7 +304,7 @@ async def open_paddock(
                 *(commands, outgoing.json, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            changes = ChangeSets(settings, outgoing.text, processes.open_sandbox)
+            changes = ChangeSets(settings, outgoing.text, processes.open_sandbox, own)
             engines = Engines(guests, servers, programs, scripts, services, output.results, changes)
             watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger

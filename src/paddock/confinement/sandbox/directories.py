@@ -15,6 +15,12 @@ def is_the_kernels(path: str) -> bool:
     return kernels and not any(is_below(path, folder) for folder in namespaces.PRIVATE_FOLDERS)
 
 
+def list_overlaid(grants: ProcessGrants) -> list[Path]:
+    """Return the directories that get an overlay, the workspace first; their order numbers the overlays."""
+    own = [grants.workspace] if grants.workspace is not None and grants.access == "overlay" else []
+    return [*own, *grants.overlaid]
+
+
 def explain_refusal(path: Path, grants: ProcessGrants, folders: Sequence[Path]) -> str:
     """Return why a directory may not be granted; "" if it may. `folders` are those that a job works in."""
     real = os.path.realpath(path)

@@ -22,7 +22,7 @@ from paddock.confinement.sandbox.child.protection import (
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
-from paddock.confinement.sandbox.directories import explain_refusal, is_the_kernels
+from paddock.confinement.sandbox.directories import explain_refusal, is_the_kernels, list_overlaid
 from paddock.confinement.sandbox.repository import Repository
 from paddock.foundation.files import SYSTEM_FOLDERS
 from paddock.model.errors import ConfigurationError
@@ -268,12 +268,6 @@ def _folders(grants: ProcessGrants) -> list[Path]:
     inside = grants.workspace is not None and grants.access != "none"
     own = [grants.workspace] if grants.workspace is not None and inside else []
     return [*own, *grants.writable, *grants.overlaid]
-
-
-def list_overlaid(grants: ProcessGrants) -> list[Path]:
-    """Return the directories that get an overlay, the workspace first; their order numbers the overlays."""
-    own = [grants.workspace] if grants.workspace is not None and grants.access == "overlay" else []
-    return [*own, *grants.overlaid]
 
 
 def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.engines.changes.apply import StepConflict, Steps
-from paddock.engines.changes.conflicts import ConflictCheck, read_modes
+from paddock.engines.changes.conflicts import HIDDEN, OWN, ConflictCheck, read_modes
 from paddock.engines.changes.contents import StoredContents, keep_before
 from paddock.engines.changes.journal import Action, Journal, JournalHead, read_journal, remove_journal
 from paddock.engines.changes.lock import lock_workspace
@@ -86,7 +86,8 @@ class _Task(NamedTuple):
 class Acceptor:
     """Accepts change sets of one store into one workspace, a real path.
 
-    `hidden` and `protected` return the paths of the workspace that are so now, relative to it, whatever the set says.
+    `hidden`, `protected` and `own` (Paddock's files) return the paths of the workspace that are so now, relative to it,
+    whatever the set says.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class Acceptor:
         workspace: Path,
         hidden: Callable[[], Collection[str]] = tuple,
         protected: Callable[[], Collection[str]] = tuple,
+        own: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        self._own = own
         self._store = store
         self._workspace = workspace
         self._hidden = hidden
@@ -121,8 +124,8 @@ class Acceptor:
         stored = self._load(set_id)
         check_set(set_id, stored.change_set)
         changes = select_changes(self.list_changes(stored), named).changes
-        with _opened(self._workspace) as root:
-            compared = ConflictCheck(root, self._hidden()).compare(changes)
+        with _open_workspace(self._workspace) as root:
+            compared = ConflictCheck(root, self._list_kept()).compare(changes)
             return find_texts(root, compared, changes, StoredContents(self._store, set_id))
 
     def accept(self, set_id: str, named: Collection[str] = (), merges: Merges | None = None) -> AcceptReport:
@@ -184,6 +187,9 @@ class Acceptor:
         report = self._run(_Task(stored, "undo", selection.changes, contents, finish))
         return report._replace(left=selection.left)
 
+    def _list_kept(self) -> dict[str, str]:
+        return dict.fromkeys(self._hidden(), HIDDEN) | dict.fromkeys(self._own(), OWN)
+
     def _load(self, set_id: str) -> StoredChanges:
         stored = self._store.load(set_id)
         if stored.change_set.workspace != str(self._workspace):
@@ -198,12 +204,12 @@ class Acceptor:
         return stored
 
     def _run(self, task: _Task, merges: Merges | None = None) -> AcceptReport:
-        with _opened(self._workspace) as root:
+        with _open_workspace(self._workspace) as root:
             return self._accept(root, task, merges)
 
     def _accept(self, root: Folder, task: _Task, merges: Merges | None) -> AcceptReport:
         since = "the run" if task.action == "accept" else "it was accepted"
-        compared = ConflictCheck(root, self._hidden(), since=since).compare(task.changes)
+        compared = ConflictCheck(root, self._list_kept(), since=since).compare(task.changes)
         merged: tuple[str, ...] = ()
         if compared.conflicts and merges is not None:
             compared, merged = merge_conflicts(root, compared, task.changes, task.contents, merges)
@@ -289,7 +295,7 @@ class Acceptor:
 
 
 @contextmanager
-def _opened(workspace: Path) -> Generator[Folder]:
+def _open_workspace(workspace: Path) -> Generator[Folder]:
     """Yield the workspace; an OSError within becomes a ChangesError."""
     try:
         with Folder.open(workspace) as root:

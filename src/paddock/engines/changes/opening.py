@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from paddock.confinement.sandbox.child import overlay
 from paddock.confinement.sandbox.child.hiding import find_hidden
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
+from paddock.confinement.sandbox.directories import list_overlaid
 from paddock.confinement.sandbox.sandbox import KernelSandbox
-from paddock.confinement.sandbox.spec import list_overlaid
 from paddock.engines.changes.capture import CaptureRules, Overlaid, may_read
 from paddock.engines.changes.plan import is_at_or_below
 from paddock.engines.changes.tree import MAX_DEPTH, Folder
