@@ -368,7 +368,7 @@ def build_jail_spec(
         network=grants.network,
         readable=["/"] if in_namespaces else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, *overlaid, str(scratch), *private],
-        overlays=overlaid,
+        overlays=tuple(overlaid),
         devices=_existing(_DEVICES),
         guarded=guarded,
         jail=jail,
