@@ -114,7 +114,16 @@ def test_a_directory_is_given_once(folders, command):
     code, _, err = command(
         "exec", "shell", "-c", "1", "--add-dir", "../data:overlay", "--add-dir", "../data:rw"
     )
-    assert (code, f"{folders[1]} cannot be an overlay beside {folders[1]}" in err) == (2, True)
+    assert (code, f"{folders[1]} is granted both as an overlay and for writing; grant it once" in err) == (
+        2,
+        True,
+    )
+
+
+def test_a_directory_that_is_given_for_reading_as_well_is_an_overlay(folders, command):
+    given = ("--add-dir", "../data:overlay", "--add-dir", "../data:ro")
+    code, _, err = command("exec", "shell", "-c", f"echo > {folders[1]}/new", *given)
+    assert (code, err.startswith(f"changes in {folders[1]}: 1 added;")) == (0, True)
 
 
 def test_an_overlay_in_a_directory_that_another_one_holds_is_refused(folders, command):

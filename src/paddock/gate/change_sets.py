@@ -256,6 +256,8 @@ def _select_paths(stored: "StoredChanges", paths: Sequence[str]) -> "Sequence[Ch
     """Return the changes of a set at some paths, with all below them; all of them without any. Raises ChangesError."""
     from paddock.engines.changes.plan import select_changes
 
+    if stored.state.discarded_at is not None:
+        raise ChangesError(f"The change set {stored.id} was discarded, and its contents are gone")
     changes = stored.change_set.changes
     return select_changes(changes, paths, guards=False).changes if paths else changes
 

@@ -30,6 +30,8 @@ def explain_refusal(path: Path, grants: ProcessGrants, folders: Sequence[Path]) 
             f"{path} cannot be granted for writing: it holds the workspace {grants.workspace}, to which the access is "
             f"{grants.access}; grant a directory that does not hold it, or the access workspace-write"
         )
+    if path in grants.overlaid and path in grants.writable:
+        return f"{path} is granted both as an overlay and for writing; grant it once"
     if path in grants.overlaid and (other := _find_overlapping(path, real, workspace, grants)):
         return (
             f"{path} cannot be an overlay beside {other}: neither may hold the other; give it read-only (:ro) or for "
@@ -48,7 +50,6 @@ def _find_overlapping(path: Path, real: str, workspace: str, grants: ProcessGran
     """Return the first granted directory that holds a directory with an overlay, or is in it; "" without one."""
     given = [*grants.writable, *grants.searched, *grants.overlaid]
     others = [os.path.realpath(each) for each in given if each != path]
-    others += [str(path)] * (path in grants.writable or path in grants.readable)
     for other in ([workspace] if workspace else []) + others:
         if is_below(real, other) or is_below(other, real):
             return other

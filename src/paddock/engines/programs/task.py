@@ -81,7 +81,7 @@ class ProgramTask(NamedTuple):
         beside = given.directories
         written = tuple(each.path for each in beside if each.access == "workspace-write")
         overlaid = tuple(each.path for each in beside if each.access == "overlay")
-        read = tuple(each.path for each in beside if each.access == "read-only")
+        read = tuple(each.path for each in beside if each.access == "read-only" and each.path not in overlaid)
         return ProcessGrants(
             workspace=self.workspace if inside else None,
             access=given.access,

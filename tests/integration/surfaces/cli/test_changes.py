@@ -141,6 +141,12 @@ def test_changes_are_accepted_undone_and_discarded(place: Place) -> None:
         1,
         f"The change set {set_id} was discarded, and its contents are gone; run it again\n",
     )
+    done = place.run("changes", "diff", set_id)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1,
+        "",
+        f"The change set {set_id} was discarded, and its contents are gone\n",
+    )
     assert place.run("audit", "verify").returncode == 0
 
 
