@@ -33,7 +33,7 @@ from paddock.foundation.files import read_pieces
 from paddock.model.change_set import Change, ChangeKind, ChangeSet, FileFacts
 from paddock.model.changes import OverlayMethod
 from paddock.model.errors import ChangesTooLarge
-from paddock.record.changes.store import NewChangeSet
+from paddock.record.changes.store import NewChangeSet, encode_json
 
 MAX_LEFT_OUT = 100
 _MAX_NAMES = 200_000
@@ -79,9 +79,9 @@ class Overlaid(NamedTuple):
     """The user that the program ran as; None for the one of this process."""
     cut_short: str = ""
     """Why the program could not write more; then the set is incomplete. Empty if it could."""
-    known: "set[tuple[str, FileFacts]] | None" = None
-    """Files that earlier readings of a session's overlay found, by path: what the program worked from, and what it
-    made. If the workspace has one of them, the change is an acceptance or an undo, and no change by others."""
+    known: set[bytes] | None = None
+    """Digests of the files that earlier readings of a session's overlay found: what the program worked from, and what
+    it made. If the workspace has one of them, the change is an acceptance or an undo, and no change by others."""
 
     def locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
@@ -111,12 +111,16 @@ def capture_changes(
     )
 
 
-def _remember(changes: Sequence[Change], known: set[tuple[str, FileFacts]]) -> None:
+def _remember(changes: Sequence[Change], known: set[bytes]) -> None:
     """Add the files of some changes; beyond the maximum, a file that was accepted counts as changed by others."""
     for change in changes:
         for facts in (change.before, change.after):
             if facts is not None and not change.changed_meanwhile and len(known) < _MAX_KNOWN:
-                known.add((change.path, facts))
+                known.add(_identify(change.path, facts))
+
+
+def _identify(path: str, facts: FileFacts) -> bytes:
+    return hashlib.sha256(encode_json([path, facts.model_dump()])).digest()
 
 
 def may_read(facts: os.stat_result, user: int | None) -> bool:
@@ -362,9 +366,10 @@ class _Capture:
             return
         if len(self._changes) >= self._limits.changes:
             raise _TooMuch(f"it changed more than {self._limits.changes:,} paths (overlay.changes)")
-        is_known = before is not None and (path, before) in (self._overlaid.known or ())
         is_file = found is not None and not stat.S_ISDIR(found.st_mode)
         is_newer = is_file and found is not None and found.st_ctime_ns > self._overlaid.opened_ns
+        known = self._overlaid.known or ()
+        is_known = is_newer and before is not None and _identify(path, before) in known
         self._changes[path] = Change(
             path=path,
             kind=_name_kind(before, after),

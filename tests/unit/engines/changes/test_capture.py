@@ -12,7 +12,7 @@ import pytest
 from paddock.confinement.sandbox.child.hiding import HidingRules
 from paddock.confinement.sandbox.child.protection import BUILT_IN_RULES
 from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
-from paddock.model.change_set import ChangeSet, FileFacts
+from paddock.model.change_set import ChangeSet
 from paddock.model.limits import MIB
 from paddock.record.changes.store import ChangeStore
 
@@ -27,7 +27,7 @@ class Layers:
         self.lower.mkdir()
         self.upper.mkdir()
         self.opened_ns = 2 * time.time_ns()
-        self.known: set[tuple[str, FileFacts]] | None = None
+        self.known: set[bytes] | None = None
 
     def write(self, **files: str) -> None:
         """Write files of the workspace; `__` stands for a slash."""
