@@ -70,7 +70,7 @@ def show_duration(ms: float | None) -> str:
     """Return a time span in milliseconds for display; a dash for none."""
     if ms is None:
         return "–"  # noqa: RUF001 - a dash
-    if ms < 1000:
+    if ms < 999.5:
         return f"{ms:.0f} ms"
     seconds = ms / 1000
     if seconds < 60:

@@ -49,6 +49,16 @@ def find_list(request: "Request", name: str) -> list[str]:
     return request.scope[LISTS_KEY].get(name, [])
 
 
+def read_number(text: str) -> int | None:
+    """Return a small whole number of an address or a form; None for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None
+
+
+def read_page(request: "Request") -> int:
+    """Return the number of the page of a list, from 1."""
+    return max(1, read_number(request.query_params.get("page", "")) or 1)
+
+
 def is_part(request: "Request") -> bool:
     """Return whether a script of the page asks for a part of it."""
     return request.headers.get("hx-request") == "true"

@@ -224,8 +224,8 @@ def test_sets_of_another_workspace_are_only_shown(owner: Owner, tmp_path: Path) 
     assert f"These changes are of another workspace, {other} . Accept them there:" in text
     assert Form(page, f"/changes/{set_id}/accept").ticks == {}
     refused = owner.press(set_id, whole="1")
-    assert (refused.status_code, list(other.iterdir())) == (409, [])
-    assert "belongs to another workspace" in refused.text
+    assert (refused.status_code, list(other.iterdir())) == (404, [])
+    assert "Change set not found in this workspace" in refused.text
 
 
 def test_a_large_set_is_shown_in_pages_and_a_large_difference_alone(owner: Owner) -> None:

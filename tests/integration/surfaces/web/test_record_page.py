@@ -113,7 +113,10 @@ def test_the_newest_records_come_first_and_pages_lead_to_the_oldest(owner):
         ("tool=git/tool-7&server=git", 1),
         ("since=2026-03-02", 3),
         ("since=2026-03-01&until=2026-03-02", 100),
-        ("until=2026-03-01", 0),
+        ("since=2026-03-02&until=2026-03-02", 3),
+        ("until=2026-03-02T00:00", 100),
+        ("until=2026-02-28", 0),
+        ("until=9999-12-31&since=0001-01-01&status=failed", 1),
     ],
 )
 def test_filters_are_those_of_audit_tail(owner, query, found):
@@ -127,6 +130,18 @@ def test_filters_stay_on_the_next_page_and_in_the_form(owner):
     assert older.startswith("/record?actor=zora&since=2026-01-01&beyond=")
     assert list_abouts(get(owner, older))[-1] == "server git/tool-0"
     assert find_link(first, "CSV") == "/record/export?actor=zora&since=2026-01-01&format=csv"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=0001-01-01T00:00%2B14:00",
+        "until=9999-12-31T23:59-14:00",
+        "since=2026-02-30",
+    ],
+)
+def test_a_time_that_cannot_be_is_explained(owner, query):
+    assert '<p class="note bad" role="alert">' in get(owner, f"/record?{query}")
 
 
 def test_a_wrong_time_is_explained(owner):

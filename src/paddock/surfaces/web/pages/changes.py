@@ -29,7 +29,14 @@ from paddock.model.request import ChangesAction, ChangeSetRun
 from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, Problem
 from paddock.surfaces.rendering import render as rendering
 from paddock.surfaces.web.render import render
-from paddock.surfaces.web.request import find_form, find_list, find_viewer, go_to
+from paddock.surfaces.web.request import (
+    find_form,
+    find_list,
+    find_viewer,
+    go_to,
+    read_number,
+    read_page,
+)
 from paddock.surfaces.web.shown_question import show_question
 
 if TYPE_CHECKING:
@@ -86,7 +93,7 @@ class _PressedButton:
         if question.sha256 == self._seen:
             return Answer(verdict="once", by=self._by)
         self.question = question
-        return Answer(verdict="unasked", by=self._by, told="the page shows the question first")
+        return Answer(verdict="unasked", by="paddock", told="the page shows the question first")
 
 
 async def show_list(request: Request) -> Response:
@@ -102,7 +109,7 @@ async def show_list(request: Request) -> Response:
         found = await asyncio.to_thread(read)
     except ChangesError as error:
         raise _explain(error, viewer) from None
-    page = _read_page(request)
+    page = read_page(request)
     first = (page - 1) * PAGE_SETS
     return render(
         request,
@@ -122,7 +129,7 @@ async def settle(request: Request) -> Response:
     """Accept, undo or discard, through the gate."""
     viewer, form = find_viewer(request), find_form(request)
     action = _read_action(request.path_params["action"])
-    set_id = request.path_params["id"]
+    set_id = await _find_id(viewer, request.path_params["id"], action)
     paths: tuple[str, ...] = ()
     if action != "discard" and "whole" not in form:
         stored = await _find(viewer, set_id)
@@ -150,7 +157,7 @@ async def settle(request: Request) -> Response:
         )
     report = cast("dict[str, Any]", outcome.value) if outcome.has_value else {}
     if not outcome.ok:
-        return await _show_failure(request, outcome, report)
+        return await _show_failure(request, set_id, outcome, report)
     counts = {name: len(report[name]) for name in _COUNTS if report.get(name)}
     return go_to(request, f"/changes/{set_id}?{urlencode({'done': action, **counts})}")
 
@@ -163,7 +170,7 @@ def _read_action(given: str) -> ChangesAction:
             raise Problem(NOT_FOUND, "Changes are accepted, undone or discarded.")
 
 
-async def _show_failure(request: Request, outcome: Outcome, report: dict[str, Any]) -> Response:
+async def _show_failure(request: Request, set_id: str, outcome: Outcome, report: dict[str, Any]) -> Response:
     error = outcome.error
     own = error is not None and error.name.startswith("Changes")
     text = error.message if error is not None and own else rendering.error_text(outcome)
@@ -172,7 +179,7 @@ async def _show_failure(request: Request, outcome: Outcome, report: dict[str, An
     status = 403 if outcome.status is Status.DENIED else 409
     return await _show_set(
         request,
-        request.path_params["id"],
+        set_id,
         problem=f"{text}." if not report.get("conflicts") else "Nothing was written, because of conflicts:",
         conflicts=report.get("conflicts", ()),
         status=status,
@@ -195,7 +202,7 @@ async def _show_set(
             raise
         raise Problem(gone.kind, problem) from None
     reviewed = await _review(stored, viewer)
-    page, one = _read_page(request), _read_number(request.query_params.get("at", ""))
+    page, one = read_page(request), read_number(request.query_params.get("at", ""))
     first = (page - 1) * PAGE_PATHS
     wanted = range(first, min(first + PAGE_PATHS, len(reviewed)))
     if one is not None:
@@ -203,7 +210,7 @@ async def _show_set(
     rows = await asyncio.to_thread(_make_rows, viewer, stored, reviewed, wanted, whole=one is not None)
     query = request.query_params
     done = query.get("done", "")
-    counts = {name: _read_number(query.get(name, "")) or 0 for name in _COUNTS}
+    counts = {name: read_number(query.get(name, "")) or 0 for name in _COUNTS}
     return render(
         request,
         "changes_one.html",
@@ -233,6 +240,14 @@ async def _find(viewer: "Viewer", set_id: str) -> "StoredChanges":
 
     try:
         return await asyncio.to_thread(find)
+    except ChangesError as error:
+        raise _explain(error, viewer) from None
+
+
+async def _find_id(viewer: "Viewer", given: str, action: ChangesAction) -> str:
+    """Return the ID of a set of this workspace. Raises Problem."""
+    try:
+        return await asyncio.to_thread(viewer.opened.changes.find_id, given, viewer.workspace, action)
     except ChangesError as error:
         raise _explain(error, viewer) from None
 
@@ -313,7 +328,7 @@ def _list_full_directories(reviewed: Sequence[ReviewedChange]) -> set[str]:
 
 def _name_paths(reviewed: Sequence[ReviewedChange], ticked: Iterable[str]) -> tuple[str, ...]:
     """Return the paths for the ticked boxes, and the directories of which all is ticked. Raises Problem."""
-    numbers = [_read_number(each) for each in ticked]
+    numbers = [read_number(each) for each in ticked]
     if any(number is None or number >= len(reviewed) for number in numbers):
         raise Problem(INVALID_REQUEST, "The form names a path that the change set does not have.")
     named = {reviewed[number].change.path for number in numbers if number is not None}
@@ -363,15 +378,6 @@ async def _await_disconnect(request: Request) -> None:
 def _explain(error: ChangesError, viewer: "Viewer") -> Problem:
     kind = NOT_FOUND if isinstance(error, ChangesNotFound) else INVALID_REQUEST
     return Problem(kind, f"{hide_paths(str(error), viewer.workspace)}.")
-
-
-def _read_page(request: Request) -> int:
-    return max(1, _read_number(request.query_params.get("page", "")) or 1)
-
-
-def _read_number(text: str) -> int | None:
-    """Return a small whole number; None for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None
 
 
 ROUTES = (

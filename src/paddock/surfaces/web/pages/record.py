@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,9 @@ _SHOWN_FINDINGS = 100
 _FILTERS = ("name", "event", "actor", "status", "server", "tool", "since", "until")
 """Names of the filters in the address."""
 _TIMES = ("since", "until")
+_DAY_PATTERN = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}")
+_REST_OF_DAY = timedelta(days=1, milliseconds=-1)
+"""A day without a time is a limit as a whole."""
 
 
 class _Wanted(NamedTuple):
@@ -179,6 +183,8 @@ def _read_filters(request: Request) -> _Wanted:
         if name in given:
             try:
                 times[name] = parse_moment(given[name])
+                if name == "until" and _DAY_PATTERN.fullmatch(given[name]):
+                    times[name] += _REST_OF_DAY
             except ValueError as error:
                 problem = f"{name}: {error}."
     facts = {name: text for name, text in given.items() if name not in _TIMES}
