@@ -14,6 +14,8 @@ from tests.support.http_api import TOKEN
 from tests.support.processes import PATIENCE_S, has_ended
 from tests.support.web import PAGES, WebPlace, WebServer
 
+from paddock.surfaces.web.entry import MAX_REQUESTS
+
 FRAME_HEADERS = {
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
@@ -169,6 +171,44 @@ def test_many_connections_do_not_shut_others_out(server):
             plain.sendall(b"GET / HTTP/1.1\r\nHost: ")
         with server.client() as client:
             assert client.get("/login").status_code == 200
+
+
+def test_live_pages_that_nobody_reads_do_not_hold_the_server(server):
+    """They are as many as one person may have; other people are answered, and so is the page of the same person."""
+    cookie = server.log_in()
+    head = (
+        f"GET /now/events HTTP/1.1\r\nHost: {server.host}\r\nCookie: {cookie.name}={cookie.value}\r\n"
+        "Accept: text/event-stream\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        answers = []
+        for _ in range(MAX_REQUESTS + 2):
+            plain = stack.enter_context(connect(server))
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            plain.sendall(head.encode())
+            answers.append(plain.recv(12))
+        assert answers == [b"HTTP/1.1 200"] * MAX_REQUESTS + [b"HTTP/1.1 503"] * 2
+        with server.client() as client:
+            assert client.get("/login").status_code == 200
+    with server.client(cookie) as client:
+        while (answer := client.get("/")).status_code == 503:
+            pass
+        assert answer.status_code == 200
+
+
+def test_revoking_all_logins_ends_live_pages(place):
+    with (
+        place.serve_page() as server,
+        server.client(server.log_in()) as client,
+        client.stream("GET", "/now/events") as answer,
+    ):
+        pieces = answer.iter_text()
+        assert next(pieces).startswith("retry: ")
+        done = run_paddock(place.workspace, "ui", "--revoke", environment=place.environment)
+        assert done.stdout.startswith("ended ")
+        with pytest.raises(httpx2.RemoteProtocolError, match="incomplete chunked read"):
+            for _ in pieces:
+                pass
 
 
 def test_a_stolen_directory_logs_nobody_in(place):

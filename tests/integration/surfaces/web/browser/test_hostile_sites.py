@@ -141,7 +141,7 @@ def test_a_link_of_another_site_leads_to_the_login_and_the_code_goes_nowhere_els
     with BrowserPages(browser, web) as pages, open_site(f'<a href="{link}">x</a>', host) as site:
         page = pages.open_context().new_page()
         sent: list[Request] = []
-        page.on("request", lambda request: sent.append(request))
+        page.on("request", lambda request: sent.append(request))  # noqa: PLW0108 - Playwright takes no built-in
         page.goto(site.url)
         page.get_by_role("link").click()
         page.get_by_role("button", name="Log in").click()
