@@ -225,9 +225,19 @@ def test_a_stolen_directory_logs_nobody_in(place):
                 assert client.get("/", headers={"Cookie": f"{name}={text}"}).status_code == 303
 
 
-def test_the_cookie_of_one_server_is_not_that_of_another_port(place):
-    with place.serve_page() as one, place.serve_page() as two, two.client(one.log_in()) as client:
-        assert client.get("/").headers["location"] == "/login"
+def test_links_and_cookies_of_one_server_are_not_for_another_port(place):
+    with place.serve_page() as one, place.serve_page() as two:
+        cookie = one.log_in()
+        renamed = f"paddock_{two.host.rpartition(':')[2]}={cookie.value}"
+        with two.client(cookie) as client:
+            assert client.get("/").headers["location"] == "/login"
+        with two.client() as client:
+            assert client.get("/", headers={"Cookie": renamed}).headers["location"] == "/login"
+            code = one.make_link().partition("code=")[2]
+            assert client.post("/login", data={"code": code}).status_code == 403
+            assert (
+                client.post("/login", data={"code": two.make_link().partition("code=")[2]}).status_code == 303
+            )
 
 
 def test_a_page_is_no_way_around_the_rate_of_a_token(place):

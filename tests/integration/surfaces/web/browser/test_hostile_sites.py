@@ -148,10 +148,10 @@ def test_a_link_of_another_site_leads_to_the_login_and_the_code_goes_nowhere_els
         page.wait_for_url(f"{web.url}/")
         page.get_by_role("link", name="Runs").click()
         page.wait_for_url(f"{web.url}/runs")
-    code = link.partition("code=")[2]
-    referers = {
-        request.all_headers().get("referer", "") for request in sent if request.url.startswith(web.url)
-    }
+        code = link.partition("code=")[2]
+        referers = {
+            request.all_headers().get("referer", "") for request in sent if request.url.startswith(web.url)
+        }
     assert {each for each in referers if code in each} == set()
     assert [each for each in site.requests if code in each.line or code in str(each.headers)] == []
 
