@@ -302,10 +302,10 @@ async def open_paddock(
             facts = SessionFacts(
                 *(output.artifacts, servers.list_configured, processes.prove_tier),
                 *(lambda: flowing.flows, lambda: flowing.temporals),
-                *(commands, outgoing.json, parts.audit_name),
+                *(commands, outgoing.json, None if server is None else server.settings.sdk, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            changes = ChangeSets(settings, outgoing.text)
+            changes = ChangeSets(settings, outgoing.text, processes.open_sandbox, own)
             engines = Engines(guests, servers, programs, scripts, services, output.results, changes)
             watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
@@ -320,8 +320,13 @@ async def open_paddock(
                 _make_confined, settings, workspace, processes.open_sandbox, gate.watch_server
             )
             servers.take_tools(outgoing.text)
-            async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
+            notifies = bool(settings.approvals.notify)
+            async with (
+                Events(gate.execute, services.webhooks_of, notifies=notifies) as events,
+                aclosing(gate),
+            ):
                 gate.on_end = events.on_end
+                gate.approvals.on_waiting = events.on_waiting
                 told = watch.metrics if watch else None
                 own_parts = gate, servers, processes, output, scripts, programs
                 record = RecordWatch(ledger, settings.audit)

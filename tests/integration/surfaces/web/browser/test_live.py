@@ -38,7 +38,7 @@ def program(web):
 
 def test_a_run_that_is_stopped_from_the_page_is_gone(page, program):
     page.goto("/")
-    button = page.get_by_role("button", name="End the run")
+    button = page.get_by_role("button", name="End it")
     expect(button).to_be_visible()  # it appears by itself
     card = page.get_by_role("list", name="Runs").get_by_role("listitem")
     expect(card).to_contain_text("python program")
@@ -76,7 +76,7 @@ def test_an_end_elsewhere_is_shown_on_the_page_of_the_output(page, program):
 def test_without_script_a_run_is_ended_on_a_phone(pages, program):
     page = pages.open(java_script_enabled=False, viewport=NARROW)
     page.goto("/")
-    button = page.get_by_role("button", name="End the run")
+    button = page.get_by_role("button", name="End it")
     while not button.count():
         page.reload()
     box = button.bounding_box()
