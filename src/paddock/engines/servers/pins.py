@@ -29,6 +29,7 @@ from paddock.engines.servers.config import Server, StdioServer
 from paddock.engines.servers.result import ToolInfo
 from paddock.foundation.files import JsonFile, Kept
 from paddock.foundation.schema.set_order import sort_sets
+from paddock.foundation.side_by_side import LinePair, pair_lines
 from paddock.model.base import Json
 from paddock.model.invisible import has_invisible, spell_invisible_in_json
 
@@ -77,6 +78,15 @@ class DefinitionChange:
             return ()
         before, after = _sort_definition(self.before), _sort_definition(self.after)
         return tuple(field for field in _FIELD_NAMES if before[field] != after[field])
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what waits for approval, with the name of the tool."""
+        return _hash_json([self.tool, self.after])
+
+    def pair_lines(self) -> list[LinePair]:
+        """Return the definitions side by side, without differences that count as none."""
+        return pair_lines(_render_lines(self.before), _render_lines(self.after))
 
     def render_diff(self) -> str:
         """Return the change as a unified diff, without differences that count as none."""
@@ -141,6 +151,25 @@ class Pins:
             return ()
         return tuple(name for name, pin in entry["tools"].items() if not pin.get("gone"))
 
+    def list_pinned(self, server: Server) -> tuple[PinCheck, ...]:
+        """Return a server's pinned tools, and whether the definition that it listed last differs.
+
+        Raises ConfigurationError.
+        """
+        entry = self._find_entry(self._kept.look(), server)
+        if entry is None:
+            return ()
+        pending: dict[str, Any] = entry["pending"]
+        return tuple(
+            PinCheck(
+                _make_tool(name, pin, None),
+                changed=name in pending,
+                hides=name in pending and _differs_invisibly(pin, pending[name]),
+            )
+            for name, pin in entry["tools"].items()
+            if not pin.get("gone")
+        )
+
     def is_silent(self, server: Server) -> bool:
         """Return whether a server is known not to answer `server/discover`. Raises ConfigurationError."""
         entry = self._find_entry(self._kept.look(), server)
@@ -170,15 +199,22 @@ class Pins:
                 entry["shown"] = dict(entry["pending"])
             return found
 
-        held: dict[str, Any] = self._kept.look().get("servers", {})
-        entries = {name: entry for name, entry in held.items() if server in (None, name)}
+        entries = self._find_entries(server)
         if any(entry.get("shown", {}) != entry["pending"] for entry in entries.values()):
             entries = self._kept.update(change)
-        return tuple(
-            _make_change(name, tool, entry["tools"][tool], after)
-            for name, entry in entries.items()
-            for tool, after in entry["pending"].items()
-        )
+        return _list_pending(entries)
+
+    def list_pending(self, server: str) -> tuple[DefinitionChange, ...]:
+        """Return the changes of a server that wait for approval, for `approve_exactly`. Raises ConfigurationError."""
+        return _list_pending(self._find_entries(server))
+
+    def count_pending(self, server: str) -> int:
+        """Return the number of a server's changes that wait for approval. Raises ConfigurationError."""
+        return sum(len(entry["pending"]) for entry in self._find_entries(server).values())
+
+    def _find_entries(self, server: str | None) -> dict[str, Any]:
+        held: dict[str, Any] = self._kept.look().get("servers", {})
+        return {name: entry for name, entry in held.items() if server in (None, name)}
 
     def approve_changes(
         self, server: str, tools: Sequence[str] | None = None
@@ -188,18 +224,21 @@ class Pins:
         def change(pins: dict[str, Any]) -> tuple[DefinitionChange, ...]:
             entry = pins.get("servers", {}).get(server, {"tools": {}, "pending": {}})
             waiting: dict[str, Any] = {**entry["pending"], **entry.get("shown", {})}
-            approved: list[DefinitionChange] = []
-            for name in [name for name in waiting if tools is None or name in tools]:
-                pin, after = entry["tools"][name], waiting[name]
-                approved.append(_make_change(server, name, pin, after))
-                if after is None:
-                    pin["gone"] = True
-                else:
-                    entry["tools"][name] = _add_approved(pin, after)
-                if after is None or entry["pending"].get(name) == after:
-                    entry["pending"].pop(name, None)
-                entry.get("shown", {}).pop(name, None)
-            return tuple(approved)
+            chosen = [name for name in waiting if tools is None or name in tools]
+            return tuple(_approve(server, entry, name, waiting[name]) for name in chosen)
+
+        return self._kept.update(change)
+
+    def approve_exactly(self, server: str, digest: str) -> bool:
+        """Pin the change with this digest if it still waits. Return whether it did. Raises ConfigurationError."""
+
+        def change(pins: dict[str, Any]) -> bool:
+            entry = pins.get("servers", {}).get(server, {"tools": {}, "pending": {}})
+            for each in _list_pending({server: entry}):
+                if each.digest == digest:
+                    _approve(server, entry, each.tool, entry["pending"][each.tool])
+                    return True
+            return False
 
         return self._kept.update(change)
 
@@ -347,6 +386,28 @@ def _add_approved(pin: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
     refused = [each for each in pin.get("refused", []) if each != _hash_sorted(after)]
     unstable = {"unstable": True} if pin.get("unstable") is True else {}
     return added | kept | ({"refused": refused} if refused else {}) | unstable
+
+
+def _list_pending(entries: Mapping[str, Any]) -> tuple[DefinitionChange, ...]:
+    return tuple(
+        _make_change(name, tool, entry["tools"][tool], after)
+        for name, entry in entries.items()
+        for tool, after in entry["pending"].items()
+    )
+
+
+def _approve(server: str, entry: dict[str, Any], tool: str, after: Any) -> DefinitionChange:  # noqa: ANN401
+    """Pin a definition of a tool in the entry of its server; None for a tool that is gone. Return the change."""
+    pin = entry["tools"][tool]
+    made = _make_change(server, tool, pin, after)
+    if after is None:
+        pin["gone"] = True
+    else:
+        entry["tools"][tool] = _add_approved(pin, after)
+    if after is None or entry["pending"].get(tool) == after:
+        entry["pending"].pop(tool, None)
+    entry.get("shown", {}).pop(tool, None)
+    return made
 
 
 def _make_change(

@@ -88,7 +88,10 @@ class PastRun(NamedTuple):
 def describe_run(run: str, records: Sequence[AuditRecord], *, is_cut: bool = False) -> PastRun | None:
     """Return the run with an id, from its records; None if its first record is missing, such as in an archive."""
     own = [record for record in records if record.request == run and record.parent is None]
-    start = next((record for record in own if record.event in {STARTED, DECIDED}), None)
+    starts = {STARTED: 0, DECIDED: 1, ASKED: 2}  # a run that waits for a person has nothing but the question
+    start = min(
+        (each for each in own if each.event in starts), key=lambda each: starts[each.event], default=None
+    )
     if start is None:
         return None
     end = next(

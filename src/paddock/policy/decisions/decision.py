@@ -14,6 +14,7 @@ from paddock.model.outcome import Decision
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions import rules
 from paddock.policy.decisions.kinds import FindExecutables, Kinds, Reason, WorkPolicy, empty_catalogue
+from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 
 _MAX_REMEMBERED = 4096
@@ -90,6 +91,12 @@ class Policy:
         changes = {"allowed": yes, "asks": (), "answer": answer.verdict, "reasons": (answer.told,)}
         answered = _add_hash(decision.model_copy(update=changes))
         return _hash_decision(request, self._kinds[request.work.kind], answered)
+
+    def list_matching_rules(self, request: ExecutionRequest) -> list[tuple[str, Rule]]:
+        """Return the rules of the settings that match a request, whatever their effects are, with their names."""
+        kind = self._kinds[request.work.kind]
+        judgement = kind.judge(request, request.work, self._settings, self._catalogue)
+        return rules.list_matching_rules(judgement.request or request, kind, self._settings)
 
     def suggest_remedy(self, request: ExecutionRequest, decision: Decision) -> str:
         """Return the remedy for a refusal; empty if the reason contains it.

@@ -12,9 +12,12 @@ from paddock.policy.decisions.effects import list_effects
 from paddock.policy.decisions.kinds import Kinds
 from paddock.policy.decisions.rules import match_request
 from paddock.policy.settings.flow import FlowEffect, FlowLabel, FlowRule
+from paddock.policy.settings.merge import FLOW_RULES_KEY, name_rule
 from paddock.policy.settings.schema import Settings
 
-_SENDING_METHODS = frozenset({"notify.send", "webhook.deliver", "webhook.register", "webhook.test"})
+_SENDING_METHODS = frozenset(
+    {"notify.approval", "notify.send", "webhook.deliver", "webhook.register", "webhook.test"}
+)
 """Methods of the SDK that send something, or let it be sent later, to an address outside."""
 _STRICTNESS: tuple[FlowEffect, ...] = ("mark", "ask", "deny")
 
@@ -52,7 +55,7 @@ class FlowPolicy:
         self._rules: list[NamedRule] = []
         for rule in settings.flow.rule:
             numbers[rule.origin] = number = numbers.get(rule.origin, 0) + 1
-            self._rules.append(NamedRule(f"{rule.origin or 'policy'} flow rule {number}", rule))
+            self._rules.append(NamedRule(name_rule(FLOW_RULES_KEY, rule.origin, number), rule))
         self._rules.sort(key=lambda each: _STRICTNESS.index(each.rule.effect), reverse=True)
 
     def find_labels(self, request: ExecutionRequest, decision: Decision, hints: ToolHints) -> FlowLabels:
@@ -68,10 +71,12 @@ class FlowPolicy:
 
     def find_rule(self, read: Collection[str], sinks: Collection[str]) -> NamedRule | None:
         """Return the strictest rule about a call of `sinks` after results with the labels `read`; None without one."""
-        for each in self._rules:
-            if each.rule.sink in sinks and all(source in read for source in each.rule.source):
-                return each
-        return None
+        found = self.list_rules(sinks)
+        return next((each for each in found if all(source in read for source in each.rule.source)), None)
+
+    def list_rules(self, sinks: Collection[str]) -> list[NamedRule]:
+        """Return the rules about a call of `sinks`, whatever was read before, strictest first."""
+        return [each for each in self._rules if each.rule.sink in sinks]
 
     def _matches(self, label: FlowLabel, request: ExecutionRequest, hints: ToolHints) -> bool:
         wanted = ((label.read_only, hints.read_only), (label.open_world, hints.open_world))

@@ -28,6 +28,7 @@ from paddock.model.network import (
 )
 from paddock.model.request import RuntimeRun, ToolRun
 from paddock.policy.decisions.kinds import Reason
+from paddock.policy.settings.merge import HOST_RULES_KEY, name_rule, name_rules
 from paddock.policy.settings.schema import Settings
 
 _USER = "the user's"
@@ -46,7 +47,7 @@ class _NetworkRules(NamedTuple):
     rules: list[tuple[int, NetworkRule]]
 
     def name_rule(self, number: int) -> str:
-        return f"{self.origin or 'policy'} network rule {number}"
+        return name_rule(HOST_RULES_KEY, self.origin, number)
 
 
 def narrow_hosts(rules: Sequence[NetworkRule], names: Sequence[str] | None) -> HostGrant:
@@ -81,6 +82,18 @@ def list_useless_hosts(grant: HostGrant) -> Iterator[Reason]:
     for host in grant.hosts or ():
         if not any(rule.effect != "deny" and find_common_pattern(rule.host, host) for rule in grant.rules):
             yield "network.rule", f"no rule allows {host}; {_suggest_rule(host, HTTPS_PORT, 'user')}"
+
+
+def list_matching_rules(
+    grant: HostGrant, host: str, port: int, request: HttpRequest | None = None
+) -> list[tuple[str, NetworkRule]]:
+    """Return the rules that concern a port of a canonical host, or a request to it, with their names."""
+    return [
+        (file.name_rule(number), rule)
+        for file in _group_by_file(grant)
+        for number, rule in file.rules
+        if rule.concerns(host, port, request)
+    ]
 
 
 def list_opened_hosts(grant: HostGrant) -> list[str]:
@@ -134,10 +147,7 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
         )
         reason = f"{where} is not among the hosts of this request ({named or 'none'}); request {host}, too"
         return HostDecision(effect="deny", rule="request", reason=reason)
-    files = [
-        _NetworkRules(origin, list(enumerate(rules, 1)))
-        for origin, rules in groupby(grant.rules, attrgetter("origin"))
-    ]
+    files = _group_by_file(grant)
     decisions = [
         decision for file in files if (decision := _decide_by_file(file, host, port, where, request))
     ]
@@ -151,6 +161,13 @@ def _decide_host(grant: HostGrant, host: str, port: int, request: HttpRequest | 
     assert found is not None, "a file that grants something has a decision on every host"
     networks = tuple(file for each in decisions for file in each.networks)
     return found.model_copy(update={"networks": networks if found.effect != "deny" else ()})
+
+
+def _group_by_file(grant: HostGrant) -> list[_NetworkRules]:
+    return [
+        _NetworkRules(origin, list(enumerate(rules, 1)))
+        for origin, rules in groupby(grant.rules, attrgetter("origin"))
+    ]
 
 
 def _has_grants(file: _NetworkRules) -> bool:
@@ -174,7 +191,7 @@ def _decide_by_file(
     if not concerned:
         if not _has_grants(file):
             return None
-        name = f"{file.origin or 'policy'} network rules"
+        name = name_rules(HOST_RULES_KEY, file.origin)
         remedy = _suggest_keys(file, host, port, request) if request is not None else ""
         remedy = remedy or _suggest_rule(host, port, file.origin)
         reason = f"{where} is not allowed by any of the {name}; {remedy}"

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from paddock.model.request import ExecutionRequest
 from paddock.policy.decisions.kinds import Reason, WorkPolicy
+from paddock.policy.settings.merge import RULES_KEY, name_rule, name_rules
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
 
@@ -27,10 +28,10 @@ def list_denials(request: ExecutionRequest, kind: WorkPolicy[Any], settings: Set
         denying = [(number, rule) for number, rule in named if rule.effect == "deny"]
         if denying:
             number, rule = denying[0]
-            name = f"{origin or 'policy'} rule {number}"
+            name = name_rule(RULES_KEY, origin, number)
             yield name, rule.reason or f"{what} is denied by {name}"
         elif any(rule.effect == "allow" for _, rule in mine) and not named:
-            name = f"{origin or 'policy'} rules"
+            name = name_rules(RULES_KEY, origin)
             yield name, f"{what} is not allowed by any of the {name}"
 
 
@@ -39,9 +40,21 @@ def list_questions(request: ExecutionRequest, kind: WorkPolicy[Any], settings: S
     for origin, mine, what in _group_by_file(request, kind, settings):
         for number, rule in mine:
             if rule.effect == "ask" and _match_rule(rule, request, kind):
-                name = f"{origin or 'policy'} rule {number}"
+                name = name_rule(RULES_KEY, origin, number)
                 yield name, rule.reason or f"{what} needs a person's approval, says {name}"
                 break
+
+
+def list_matching_rules(
+    request: ExecutionRequest, kind: WorkPolicy[Any], settings: Settings
+) -> list[tuple[str, Rule]]:
+    """Return the rules that match a request, whatever their effects are, with their names."""
+    return [
+        (name_rule(RULES_KEY, origin, number), rule)
+        for origin, mine, _ in _group_by_file(request, kind, settings)
+        for number, rule in mine
+        if _match_rule(rule, request, kind)
+    ]
 
 
 def match_request(rule: Rule, request: ExecutionRequest, kind: WorkPolicy[Any]) -> bool:

@@ -28,6 +28,7 @@ from paddock.policy.settings.merge import (
     Merged,
     SettingsLayer,
     merge,
+    place_rule,
 )
 from paddock.policy.settings.schema import Settings
 from paddock.policy.settings.units import DURATIONS, SIZES, read_duration_ms, read_size_bytes
@@ -170,7 +171,11 @@ def _file_layer(name: LayerName, path: Path) -> SettingsLayer | None:
     values, where = _validate_layer(tree, place_of, path.parent)
     # Anybody may have written those of a workspace: they are refused before their patterns are looked at.
     values |= recipes if name == "workspace" else _read_recipes(recipes, place_of)
-    return SettingsLayer(name, values, {key: where(key) for key in values})
+    places = {key: where(key) for key in values}
+    for key in RULES_KEYS:
+        if lines := _list_table_lines(key, text, len(values.get(key, ()))):
+            places |= {place_rule(key, at): f"{path}, line {line}" for at, line in enumerate(lines, 1)}
+    return SettingsLayer(name, values, places)
 
 
 def _read_recipes(given: Mapping[str, Json], place_of: Where) -> "dict[str, Mapping[str, Recipe]]":
@@ -427,3 +432,12 @@ def _line_of(key: str, text: str) -> int | None:
             return min(found)[1]
         key = key.rpartition(".")[0]
     return None
+
+
+def _list_table_lines(key: str, text: str, tables: int) -> list[int]:
+    """Return the lines of the headers `[[key]]` of a TOML text; none unless they are as many as its tables."""
+    if not tables:
+        return []
+    header = re.compile(rf"\s*\[\[\s*{re.escape(key)}\s*\]\]")
+    found = [number for number, line in enumerate(text.splitlines(), 1) if header.match(line)]
+    return found if len(found) == tables else []

@@ -36,6 +36,7 @@ HOST_RULES_KEY = "network.rule"
 FLOW_RULES_KEY = "flow.rule"
 RULES_KEYS = (RULES_KEY, HOST_RULES_KEY, FLOW_RULES_KEY)
 """Keys of rules that name their file: their reasons do, and those of some are judged for each file separately."""
+_RULE_WORDS = {RULES_KEY: "rule", HOST_RULES_KEY: "network rule", FLOW_RULES_KEY: "flow rule"}
 RECIPES_KEY = "runtimes.recipes"
 _ALLOWED_KEY = "runtimes.allowed"
 _FIELDS = list_settings()
@@ -51,6 +52,21 @@ def find_narrowing(key: str, field: FieldInfo) -> Narrows:
         if isinstance(annotation, Narrows):
             return annotation
     raise TypeError(f"{key}: annotate this setting with what narrows it (paddock.policy.settings.narrowing)")
+
+
+def name_rule(key: str, origin: str, number: int) -> str:
+    """Return the name of a rule in decisions and reasons, such as `user network rule 2`: its number in its file."""
+    return f"{origin or 'policy'} {_RULE_WORDS[key]} {number}"
+
+
+def name_rules(key: str, origin: str) -> str:
+    """Return the name of all rules of a file together, such as `user network rules`."""
+    return f"{origin or 'policy'} {_RULE_WORDS[key]}s"
+
+
+def place_rule(key: str, number: int) -> str:
+    """Return the key, among the places of a `SettingsLayer`, of one rule of its file."""
+    return f"{key}[{number}]"
 
 
 JOINED_KEYS = _list_marked(Mark.JOINED)
@@ -71,7 +87,10 @@ class SettingsLayer(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """The effective settings and, by dotted key, the source of each value."""
+    """The effective settings and, by dotted key, the source of each value.
+
+    Rules also have their places by their names, such as `user rule 2`, and those of one file together by `user rules`.
+    """
 
     settings: Settings
     sources: Mapping[str, str]
@@ -121,6 +140,11 @@ def _merge_onto(
                     _refuse_headers(value, where, narrowing)
                 origin = {"origin": layer.name}
                 added = [rule.model_copy(update=origin) for rule in value] if key in RULES_KEYS else value
+                if key in RULES_KEYS:
+                    sources[name_rules(key, layer.name)] = where
+                    for number in range(1, len(added) + 1):
+                        place = layer.where.get(place_rule(key, number), where)
+                        sources[name_rule(key, layer.name, number)] = place
                 values[key] = (*values[key], *added)
                 sources[key] = where if sources[key] == BUILT_IN else f"{sources[key]}, {where}"
                 continue

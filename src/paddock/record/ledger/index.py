@@ -64,7 +64,7 @@ _MATCHING = """
         SELECT id FROM facts WHERE (:event IS NULL OR event = :event) AND (:actor IS NULL OR actor = :actor)
         AND (:status IS NULL OR status = :status) AND (:server IS NULL OR server = :server)
         AND (:tool IS NULL OR tool = :tool OR server <> '' AND :tool IN (server || '/' || tool, server || '.' || tool))
-    ) AND ms >= :since AND place > :above AND place < :below
+    ) AND ms >= :since AND ms <= :until AND place > :above AND place < :below
     ORDER BY place DESC LIMIT :count
 """
 _NAMED = f"""
@@ -173,11 +173,12 @@ class LedgerIndex:
         count: int,
         after: int | None,
         newest_first: bool,
+        until: str = "",
     ) -> list[int]:
         """Return up to `count` positions of records after the position `after`, in order; see `place_of`.
 
-        `wanted` has values by the name of a fact, `since` is a record's `ts`, and `name` an id of the record, its
-        request or its parent.
+        `wanted` has values by the name of a fact, `since` and `until` are a record's `ts`, and `name` is an id of the
+        record, its request or its parent.
         """
         values = {
             **dict.fromkeys(FACTS),
@@ -187,6 +188,7 @@ class LedgerIndex:
             "above": -1 if after is None or newest_first else after,
             "below": after if after is not None and newest_first else 2**63 - 1,
             "count": count,
+            "until": _parse_milliseconds(until) if until else 2**63 - 1,
         }
         found: list[int] = []
         for query in (_NAMED,) if name else (_AMONG_NEXT, _ANYWHERE):

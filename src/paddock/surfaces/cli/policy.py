@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from operator import getitem
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from pydantic import ValidationError
@@ -13,19 +14,14 @@ from paddock.engines.servers.methods import METHODS
 from paddock.model.base import Json
 from paddock.model.languages import read_language
 from paddock.model.limits import LimitOverrides
-from paddock.model.network import NetworkRule
 from paddock.model.outcome import Decision
 from paddock.model.program import ACCESSES
 from paddock.model.request import ExecutionRequest, RuntimeRun, ServerCall
 from paddock.model.texts import suggest
-from paddock.policy.decisions.decision import Policy
-from paddock.policy.decisions.kinds import FindExecutables
-from paddock.policy.decisions.programs import list_stages
-from paddock.policy.settings.flow import FlowLabel, FlowRule
+from paddock.policy.decisions.sentences import render_rule
 from paddock.policy.settings.keys import leaves
 from paddock.policy.settings.loader import load
-from paddock.policy.settings.merge import FLOW_RULES_KEY, HOST_RULES_KEY, RULES_KEY
-from paddock.policy.settings.rules import Rule
+from paddock.policy.settings.merge import FLOW_RULES_KEY, HOST_RULES_KEY, RULES_KEY, Merged
 from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.exec import EXIT_DENIED
@@ -35,6 +31,9 @@ from paddock.surfaces.cli.help import CommandGroup, render_examples
 from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.program_options import explain_request, read_settings
 from paddock.surfaces.cli.table import print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from paddock.gate.policy_trial import PolicyTrials, Trial
 
 _GROUPS = ("grants", "runtimes", "sandbox", "workspace", "limits.timeout_policy")
 """Settings that grant something; `paddock config show limits` prints the limits of scripts."""
@@ -89,10 +88,10 @@ def show(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
         )
         return
     rows = [(key, json.dumps(values[key]), merged.sources[key]) for key in keys]
-    rows += [(RULES_KEY, _render_rule(rule), rule.origin) for rule in rules]
-    rows += [(HOST_RULES_KEY, _render_rule(rule), rule.origin) for rule in hosts]
-    rows += [("flow.label", _render_rule(label), merged.sources["flow.label"]) for label in flow.label]
-    rows += [(FLOW_RULES_KEY, _render_rule(rule), rule.origin) for rule in flow.rule]
+    rows += [(RULES_KEY, render_rule(rule), rule.origin) for rule in rules]
+    rows += [(HOST_RULES_KEY, render_rule(rule), rule.origin) for rule in hosts]
+    rows += [("flow.label", render_rule(label), merged.sources["flow.label"]) for label in flow.label]
+    rows += [(FLOW_RULES_KEY, render_rule(rule), rule.origin) for rule in flow.rule]
     print_table(("grant or rule", "value", "source"), rows)
 
 
@@ -135,19 +134,18 @@ def check(
 
     Exit code: 0 allowed, 3 a person would be asked first, 126 denied.
     """
-    settings = load(workspace, flags=flags).settings
-    policy = _make_policy(settings)
-    request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
-    decision = policy.decide(request)
+    merged = load(workspace, flags=flags)
+    request = _build_request(workspace, merged.settings.runtimes.languages, **asked)
+    trial = _open_trials(merged).try_request(request)
+    request, decision = trial.request, trial.decision
     if as_json:
-        print_json(_build_verdict(decision))
+        print_json(_build_verdict(trial))
     else:
         verdict, further = _render_decision(decision), ()
         if granted := _exec_grants(request, decision, flags):
             verdict, further = f"denied to agents and programs; {granted}", (_OWN_FLAGS,)
-        print_lines(
-            [verdict, *(f"  {line}" for line in (*decision.reasons, *_list_directories(request), *further))]
-        )
+        lines = (*decision.reasons, *trial.directories, *trial.flow.describe(), *further)
+        print_lines([verdict, *(f"  {line}" for line in lines)])
     context.exit(_EXIT_ASKS if decision.asks else 0 if decision.allowed else EXIT_DENIED)
 
 
@@ -163,17 +161,17 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
 
     The first objection decides. Without one, a rule may still ask a person.
     """
-    settings = load(workspace, flags=flags).settings
-    policy = _make_policy(settings)
-    request = policy.add_defaults(_build_request(workspace, settings.runtimes.languages, **asked))
-    decision = policy.decide(request)
-    steps, hidden = _list_steps(request, settings, decision), _find_hidden(request, settings)
+    merged = load(workspace, flags=flags)
+    request = _build_request(workspace, merged.settings.runtimes.languages, **asked)
+    trial = _open_trials(merged).try_request(request)
+    decision, steps, hidden = trial.decision, trial.steps, _find_hidden(trial.request, merged.settings)
     if as_json:
         print_json(
             {
-                **_build_verdict(decision),
-                "steps": [{"asks": asks, "objects": objections} for asks, objections in steps],
+                **_build_verdict(trial),
+                "steps": [{"asks": asks, "objects": list(objections)} for asks, objections in steps],
                 "hidden": hidden,
+                "source": trial.source,
             }
         )
         return
@@ -182,51 +180,23 @@ def explain(*, workspace: Path, flags: dict[str, str], as_json: bool, **asked: J
     ]
     if decision.asks:
         rows.append(("a person", "is asked", "; ".join(decision.asks)))
-    why = "no rule and no grant of the settings objects" if decision.rule == _NO_RULE else ""
+    why = "no rule and no grant of the settings objects" if decision.rule == _NO_RULE else trial.source
     rows.append(("decided by", decision.rule, why))
-    rows += [("workspace.directory", "gives", line) for line in _list_directories(request)]
+    rows += [("flow rules", "say", line) for line in trial.flow.describe()]
+    rows += [("workspace.directory", "gives", line) for line in trial.directories]
     if hidden:
         rows.append(("workspace.hide", "hides", ", ".join(hidden)))
     print_table(("rule", "says", "why"), rows)
 
 
 def _find_hidden(request: ExecutionRequest, settings: Settings) -> list[str]:
-    """Return the files of the workspace that the program could not read, relative to it. Raises Failure."""
-    from paddock.confinement.sandbox.child.hiding import find_hidden
-    from paddock.gate.processes import read_hiding
+    """Return the files that the program could not read. Raises CommandFailure."""
+    from paddock.gate.policy_trial import find_hidden
 
-    if not isinstance(request.work, RuntimeRun) or request.work.access == "none":
-        return []
-    workspace = str(request.workspace.resolve())
     try:
-        folders = [workspace, *(str(each.path.resolve()) for each in request.work.directories)]
-        found = find_hidden(folders, read_hiding(settings.workspace))
+        return find_hidden(request, settings)
     except OSError as problem:
         raise CommandFailure(str(problem)) from problem
-    return [each.path.removeprefix(f"{workspace}/") for each in found]
-
-
-def _list_directories(request: ExecutionRequest) -> list[str]:
-    """Return the directories beside the workspace that a program has, as lines for a person."""
-    work = request.work
-    return [f"directory {each}" for each in work.directories] if isinstance(work, RuntimeRun) else []
-
-
-def _list_steps(
-    request: ExecutionRequest, settings: Settings, decision: Decision
-) -> list[tuple[str, list[str]]]:
-    """Return the rules that are checked for a request, up to the first objection."""
-    found: list[tuple[str, list[str]]] = []
-    if isinstance(request.work, RuntimeRun):
-        for asks, objections in list_stages(
-            request.work, request.limits, settings, _make_catalogue(settings)
-        ):
-            found.append((asks, [reason for _, reason in objections]))
-            if objections:
-                return found
-    objects = not decision.allowed and not decision.asks
-    found.append(("rules and grants of the settings", list(decision.reasons) if objects else []))
-    return found
 
 
 def _build_request(
@@ -281,7 +251,7 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     own = read_settings(
         request.workspace, flags, {"access": work.access, "network": network, "env": work.env}
     )
-    granted = _make_policy(own).decide(request)
+    granted = _open_trials(Merged(own, {})).policy.decide(request)
     if not (granted.allowed or granted.asks):
         return ""
     shown = ",".join(work.hosts) if work.hosts else work.network
@@ -289,23 +259,12 @@ def _exec_grants(request: ExecutionRequest, decision: Decision, flags: dict[str,
     return f"for a person's own `{command}`: {_render_decision(granted)}"
 
 
-def _make_policy(settings: Settings) -> Policy:
-    from paddock.gate.work import KINDS  # not needed for the help page
+def _open_trials(merged: Merged) -> "PolicyTrials":
+    from paddock.gate.policy_trial import PolicyTrials  # not needed for the help page
 
-    return Policy(settings, KINDS, _make_catalogue(settings))
-
-
-def _make_catalogue(settings: Settings) -> FindExecutables:
-    from paddock.engines.programs.recipe import executables  # not needed for the help page
-
-    return partial(executables, added=settings.runtimes.recipes)
+    return PolicyTrials(merged.settings, merged.sources)
 
 
-def _build_verdict(decision: Decision) -> dict[str, Json]:
+def _build_verdict(trial: "Trial") -> dict[str, Json]:
     shown = {"allowed", "reasons", "asks", "rule", "audit_hash", "program"}
-    return decision.model_dump(mode="json", include=shown)
-
-
-def _render_rule(rule: Rule | NetworkRule | FlowLabel | FlowRule) -> str:
-    fields = rule.model_dump(exclude={"origin"}, exclude_defaults=True)
-    return ", ".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+    return {**trial.decision.model_dump(mode="json", include=shown), "flow": trial.flow.as_json()}

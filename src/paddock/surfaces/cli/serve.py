@@ -247,7 +247,8 @@ def http(
     def settings_of(place: Path) -> "Settings":
         return load(place, flags=flags).settings
 
-    settings = settings_of(workspace)
+    merged = load(workspace, flags=flags)
+    settings = merged.settings
     logs.start_logging(settings.log, log_level or settings.log.level)
     tls = TlsFiles(tls_cert, tls_key) if tls_cert and tls_key else None
     token, made_up = _read_token(token_file)
@@ -285,7 +286,7 @@ def http(
                 from paddock.surfaces.cli.ui import make_server_pages
 
                 async with make_server_pages(
-                    endpoint, tenants, settings, workspace, token, behind_proxy=behind_proxy
+                    endpoint, tenants, merged, workspace, token, behind_proxy=behind_proxy
                 ) as wrap:
                     await served.serve(endpoint, stop, wrap)
 

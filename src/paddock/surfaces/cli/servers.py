@@ -16,12 +16,12 @@ import click
 from paddock.engines.servers.config import ServersConfig, StdioServer
 from paddock.engines.servers.confinement import Confinement
 from paddock.engines.servers.result import ToolInfo, has_hidden
+from paddock.gate.server_facts import list_servers
 from paddock.model.base import Json, count
 from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.invisible import spell_invisible, spell_invisible_in_json
 from paddock.model.numbers import dumps
 from paddock.model.request import ExecutionRequest, ServerCall
-from paddock.model.urls import strip_credentials
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import completions, options, servers_login, servers_resources, servers_tools
 from paddock.surfaces.cli.failure import CommandFailure
@@ -82,19 +82,12 @@ def list_(workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:
 
     async def collect() -> ServersConfig:
         async with open_for_command(settings, workspace) as opened:
-            config, logins = opened.servers.config, opened.servers.logins
+            config = opened.servers.config
             _warn_about(config)
-            for name, server in config.servers.items():
-                # Without parts that may be secret: arguments, user, query.
-                if isinstance(server, StdioServer):
-                    transport, address, login_state = "stdio", server.command, ""
-                    confined = None if server.confine is None else server.confine.as_json()
-                else:
-                    transport = "sse" if server.transport == "sse" else "http"
-                    address, confined = strip_credentials(server.url), None
-                    login_state = logins.find_state(server)
-                shown = {"name": name, "transport": transport, "address": server.secrets.hide(address)}
-                facts.append({**shown, "login": login_state, "confine": confined})
+            for each in list_servers(opened.servers):
+                shown = {"name": each.name, "transport": each.transport, "address": each.address}
+                confined = None if each.confine is None else each.confine.as_json()
+                facts.append({**shown, "login": each.login, "confine": confined})
         return config
 
     config = run_until_signal(collect())

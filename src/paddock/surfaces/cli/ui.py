@@ -5,6 +5,7 @@ import socket
 import webbrowser
 from contextlib import asynccontextmanager
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from paddock.surfaces.cli.table import print_json
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from paddock.policy.settings.merge import Merged
     from paddock.policy.settings.schema import Settings
     from paddock.surfaces.http_server.asgi import App
     from paddock.surfaces.http_server.endpoint import Endpoint
@@ -75,7 +77,8 @@ def command(
 
     if revoke and (links or opens):
         raise click.UsageError("--revoke ends logins; leave --link and --open out.")
-    settings = load(workspace, flags=flags).settings
+    merged = load(workspace, flags=flags)
+    settings = merged.settings
     logins = Logins(settings.ui.directory)
     if revoke:
         ended = logins.revoke_all()
@@ -115,7 +118,13 @@ def command(
             async with open_questions(settings) as questions:
                 restore_garbage_collection()
                 await serve_pages(
-                    settings, workspace, endpoint, stop, questions=questions, owner=find_actor()
+                    settings,
+                    workspace,
+                    endpoint,
+                    stop,
+                    questions=questions,
+                    owner=find_actor(),
+                    sources=merged.sources,
                 )
 
     asyncio.run(serve())
@@ -143,7 +152,7 @@ def _print_link(link: str, settings: "Settings", *, opens: bool, as_json: bool) 
     if opens:
         # Every user of this machine can read the command line of a browser, so it names a file that leads to the link.
         file = settings.ui.directory / "open.html"
-        replace_file(file, f'<!doctype html><meta http-equiv="refresh" content="0; url={link}">'.encode())
+        replace_file(file, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(link)}">'.encode())
         webbrowser.open(file.as_uri())
 
 
@@ -151,7 +160,7 @@ def _print_link(link: str, settings: "Settings", *, opens: bool, as_json: bool) 
 async def make_server_pages(
     endpoint: "Endpoint",
     tenants: "Tenants",
-    settings: "Settings",
+    merged: "Merged",
     workspace: Path,
     token: str,
     *,
@@ -163,11 +172,18 @@ async def make_server_pages(
     from paddock.surfaces.web.service import make_entry, make_link, put_before
     from paddock.surfaces.web.viewer import TenantViewers
 
+    settings = merged.settings
     logins = Logins(settings.ui.directory)
     click.echo(make_link(logins, endpoint.url))
     async with open_questions(settings) as questions:
         viewers = TenantViewers(
-            tenants, settings, workspace, owner_token=token, all_questions=questions, owner=find_actor()
+            tenants,
+            settings,
+            workspace,
+            owner_token=token,
+            all_questions=questions,
+            owner=find_actor(),
+            sources=merged.sources,
         )
         pages = make_entry(endpoint, logins, viewers, tenants.refusals, behind_proxy=behind_proxy)
         yield partial(put_before, pages)

@@ -6,7 +6,7 @@ what is missing from it may be a limit.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import AwareDatetime, Field, ValidationError
 
@@ -15,11 +15,23 @@ from paddock.model.base import Value
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.serve import MAX_TOKENS, ServeToken
 
+if TYPE_CHECKING:
+    from paddock.policy.settings.schema import Settings
+
 FILE_NAME = "tokens.json"
 _REMEDY = (
     "no token is accepted until it is repaired: restore it from a backup, or remove it and make new tokens with "
     "`paddock serve token new`"
 )
+
+
+def list_known_tokens(settings: "Settings") -> tuple[ServeToken, ...]:
+    """Return the tokens of the settings and of the file. Those of a cluster are in its database, and not among them.
+
+    Raises ConfigurationError.
+    """
+    stored = TokenFile(settings.serve.directory).read() if settings.cluster.url is None else ()
+    return (*settings.serve.token, *stored)
 
 
 class StoredToken(ServeToken):

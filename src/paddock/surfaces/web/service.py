@@ -15,6 +15,8 @@ from paddock.surfaces.web.login import Logins
 from paddock.surfaces.web.viewer import SURFACE, LocalViewers, Viewer, Viewers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from paddock.gate.questions import AnswerableQuestions
     from paddock.policy.settings.schema import Settings
     from paddock.surfaces.http_server.asgi import App, Receive, Scope, Send
@@ -34,7 +36,8 @@ def make_entry(
     """Return the application of the pages at an endpoint. A proxy in front of it speaks TLS."""
     port = urlsplit(endpoint.url).port
     secure = endpoint.tls is not None or behind_proxy
-    name = f"paddock_{port}"
+    # Only a server over TLS can set a cookie with this prefix, and no other host of its domain (RFC 6265bis, 4.1.3.2).
+    name = f"__Host-paddock_{port}" if secure else f"paddock_{port}"
     return WebEntry(
         build_pages(), endpoint.names, logins, viewers, refusals, cookie_name=name, is_secure=secure
     )
@@ -58,10 +61,14 @@ async def serve_pages(
     *,
     questions: "AnswerableQuestions",
     owner: str,
+    sources: "Mapping[str, str]",
 ) -> None:
-    """Serve the pages of a state directory to its owner until `stop` is set. Raises LedgerError."""
+    """Serve the pages of a state directory to its owner until `stop` is set. Raises LedgerError.
+
+    `sources` are those of the settings, as in `Merged`.
+    """
     async with open_paddock(settings, workspace) as opened:
-        viewers = LocalViewers(Viewer(owner, "", settings, workspace, opened, questions))
+        viewers = LocalViewers(Viewer(owner, "", settings, workspace, opened, questions, sources=sources))
         refusals = Refusals(opened.gate.audit, None, SURFACE)
         entry = make_entry(endpoint, Logins(settings.ui.directory), viewers, refusals)
         try:

@@ -446,6 +446,21 @@ def find_hidden(folders: Iterable[str], rules: HidingRules, granted: Iterable[st
     return sorted(each for each in found.values() if found.keys().isdisjoint(list_above(each.path)))
 
 
+def find_rule(top: str, path: str, rules: HidingRules) -> str:
+    """Return the rule that hides a path below a folder by its name, whether or not it exists; "" without one.
+
+    A rule that also looks at the content, such as `*.pem`, counts.
+    """
+    above, names = top.lower().strip("/").split("/"), path.lower().split("/")
+    for end in range(1, len(names) + 1):
+        for texts, shows in ((rules.shown, True), (rules.hidden, False)):
+            for text in texts:
+                rule = _HidingRule.read(text, shows=shows)
+                if (rule.is_folder or end == len(names)) and rule.matches(above, names[:end]):
+                    return "" if shows else text
+    return ""
+
+
 def _explain_depth(folder: str) -> TooLargeError:
     return TooLargeError(f"folders are nested too deep in {folder.partition('/')[0]}")
 

@@ -60,6 +60,11 @@ class CallChecks:
         for key in [key for key in list(self._schemas) if key[0] == server]:
             self._schemas.pop(key, None)
 
+    def review_again(self, server: str) -> None:
+        """Compare the last listing of a server with the pins again, which have changed. Raises ConfigurationError."""
+        if server in self._listed:
+            self.record_listing(server, self._listed[server])
+
     def is_silent(self, server: str) -> bool:
         """Return whether a server is known not to answer `server/discover`."""
         found = self._servers[server]
@@ -73,6 +78,10 @@ class CallChecks:
         with suppress(ConfigurationError):
             if not isinstance(found, LocalServer):
                 self._pins.note_silent(found, silent=silent)
+
+    def has_listed(self, server: str) -> bool:
+        """Return whether a server has listed its tools to this process."""
+        return server in self._listed
 
     def list_pinned_tools(self, server: str) -> tuple[CatalogTool, ...]:
         """Return the pinned tools of a server, in the order of its listing."""

@@ -114,6 +114,10 @@ class Catalog:
         """Ask a further server for its tools, from now on."""
         self._servers = (*self._servers, name)
 
+    def forget(self, server: str) -> None:
+        """Ask a server again at the next use, also if it failed or answered just now."""
+        self._known.pop(server, None)
+
     async def list_tools(self, server: str | None = None, *, patience_s: float | None = None) -> ToolListing:
         """Return the tools of a server, or of all in the order of their configuration. Raises nothing.
 
