@@ -194,8 +194,8 @@ def _find_kept(viewer: Viewer, past: PastRun) -> _Kept:
     if found is not None:
         return _Kept(recording, why, *found, "")
     has_output = bool(read_text(past.facts, "artifact"))
-    gone = "The stored output has expired (artifacts.ttl_hours), or was deleted." if has_output else ""
-    return _Kept(recording, why, (), (), gone)
+    missing = "The stored output has expired (artifacts.ttl_hours), or was deleted." if has_output else ""
+    return _Kept(recording, why, (), (), missing)
 
 
 def _find_recording(viewer: Viewer, past: PastRun) -> "tuple[RecordedRun | None, str]":
