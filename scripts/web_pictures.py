@@ -6,6 +6,7 @@ opens it in Debian's chromium. Times and ids differ from run to run, so nothing 
 
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,9 +33,20 @@ SHAPES = {
     "dark": {"color_scheme": "dark", "viewport": WIDE},
     "phone": {"color_scheme": "light", "viewport": NARROW, "device_scale_factor": 2},
 }
-COLOURS = 128
+COLOURS = 256
 EARLIER_RUNS = 600
 """Runs of the month before, which exist in the record only."""
+
+
+REPLACE_TEXTS = """(replacements) => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode;
+    for (const [text, other] of replacements) node.textContent = node.textContent.replaceAll(text, other);
+    if (node.textContent.trim() === "root") node.textContent = "ada";
+  }
+}"""
+"""Replaces names of this machine."""
 
 
 def main() -> int:
@@ -51,9 +63,11 @@ def main() -> int:
             paths = list_pages(scene)
             with BrowserPages(browser, scene.server) as pages:
                 opened = {shape: pages.open(**options) for shape, options in SHAPES.items()}
+                verify_record(opened["light"])
                 for name in sys.argv[1:] or paths:
                     for shape, page in opened.items():
                         page.goto(paths[name])
+                        page.evaluate(REPLACE_TEXTS, list_replacements(place))
                         write_picture(page, name, shape)
     return 0
 
@@ -67,12 +81,39 @@ def list_pages(scene: Scene) -> dict[str, str]:
         "run": f"/runs/{scene.runs['report']}",
         "failed": f"/runs/{scene.runs['failed']}",
         "sessions": "/sessions",
+        "session": find_link(scene, "/sessions", "/sessions/"),
         "changes": "/changes",
+        "change-set": find_link(scene, f"/runs/{scene.runs['changes']}", "/changes/"),
         "servers": "/servers",
+        "server": "/servers/files",
         "policy": "/policy",
         "record": "/record",
-        "doctor": "/doctor",
+        "doctor": "/doctor?run=1",
     }
+
+
+def verify_record(page: Page) -> None:
+    """Verify the record, so that its page has a result to show."""
+    page.goto("/record")
+    page.get_by_role("button", name="Verify now").click()
+    page.get_by_text("intact").first.wait_for()
+
+
+def list_replacements(place: WebPlace) -> list[tuple[str, str]]:
+    """Return paths of this machine, and those that a picture has in their place."""
+    return [
+        (str(place.workspace), "/home/ada/sales"),
+        (str(place.home), "/home/ada"),
+        (sys.prefix, "/opt/paddock"),
+        (place.environment["XDG_CACHE_HOME"], "/home/ada/.cache"),
+        (str(Path.home()), "/home/ada"),
+    ]
+
+
+def find_link(scene: Scene, path: str, start: str) -> str:
+    """Return the first link of a page with this beginning."""
+    with scene.server.client(scene.server.log_in()) as client:
+        return re.findall(f'href="({re.escape(start)}[^"?#]+)"', client.get(path).text)[0]
 
 
 def write_picture(page: Page, name: str, shape: str) -> None:

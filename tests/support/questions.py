@@ -1,11 +1,13 @@
 """Questions that wait in files, as those of an agent whose client cannot ask."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.http_api import POLL_S
 from tests.support.processes import PATIENCE_S
 
 from paddock.gate.question_directory import QuestionDirectory
@@ -39,9 +41,10 @@ def make_question(**fields: object) -> Question:
 
 
 @contextmanager
-def asking(home: Path, question: Question) -> Iterator["Future[Answer]"]:
+def asking(home: Path, question: Question) -> Generator["Future[Answer]"]:
     """Ask a question in a home as an agent's server does; yield its answer once it waits."""
-    questions = FileQuestions(QuestionDirectory(home / ".local/state/paddock/approvals"))
+    directory = QuestionDirectory(home / ".local/state/paddock/approvals")
+    questions = FileQuestions(directory)
     with ThreadPoolExecutor(1) as thread:
         stop = asyncio.Event()
         loop: asyncio.AbstractEventLoop | None = None
@@ -60,19 +63,16 @@ def asking(home: Path, question: Question) -> Iterator["Future[Answer]"]:
 
         answer = thread.submit(asyncio.run, ask())
         try:
-            wait_until_kept(questions, question)
+            wait_until_kept(directory, question)
             yield answer
         finally:
             if loop is not None and not answer.done():
                 loop.call_soon_threadsafe(stop.set)
 
 
-def wait_until_kept(questions: FileQuestions, question: Question) -> None:
+def wait_until_kept(directory: QuestionDirectory, question: Question) -> None:
     """Wait until a question can be found."""
-
-    async def wait() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while question.id not in {each.question.id for each in await questions.list_waiting()}:
-                await asyncio.sleep(0.01)
-
-    asyncio.run(wait())
+    until = time.monotonic() + PATIENCE_S
+    while question.id not in {each.question.id for each in directory.list_waiting()}:
+        assert time.monotonic() < until, "the question is not kept"
+        time.sleep(POLL_S)

@@ -2,7 +2,8 @@
 
 runs        programs in several languages, calls of MCP servers, a refusal, a failure, a time limit, recordings
 changes     a change set that waits, and one that was accepted
-server      `paddock serve http --ui`: a program that runs on, an open session, and a question of another user
+server      `paddock serve http`: a program that runs on, an open session, and a question of another user
+page        `paddock ui`, for the owner
 """
 
 from collections.abc import Iterator, Mapping
@@ -176,8 +177,8 @@ def open_scene(
     runs = run_commands(place, languages)
     alice = place.make_token("alice")
     with ExitStack() as stack:
-        server = stack.enter_context(place.serve_api_with_page())
-        owner, user = (stack.enter_context(server.open_api(token)) for token in (TOKEN, alice))
+        api = stack.enter_context(place.serve())
+        owner, user = (stack.enter_context(api.client(token)) for token in (TOKEN, alice))
         runs |= run_requests(user, {"report": REPORT, "timeout": ENDLESS})
         runs |= run_requests(owner, {"failed": FAILING, "denied": FORGETTING})
         session = open_session(owner)
@@ -185,7 +186,7 @@ def open_scene(
         owner.wait_for(runs["running"], lambda state: state["state"] == "running")
         runs["waiting"] = user.begin(**WRITING)
         user.wait_for(runs["waiting"], lambda state: state.get("question"))
-        yield Scene(place, server, runs, session)
+        yield Scene(place, stack.enter_context(place.serve_page()), runs, session)
 
 
 def run_commands(place: WebPlace, languages: Mapping[str, str]) -> dict[str, str]:

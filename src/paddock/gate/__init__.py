@@ -15,7 +15,10 @@ mechanisms; read these two first.
                       and records their output), script_tool_service, sequence_service, stored_output (opens
                       the store), processes, cluster (opens the database): each created at its first use
     overlays          overlays: what a program changed becomes a change set; change_sets: lists, shows and accepts them
+    what people see   policy_trial: tries a request, a host or a path under the policy, and runs nothing;
+                      server_facts: servers and their tools without a start, changes that wait for approval
     confined servers  confined_servers, confinement_proposal
+    what runs now     live_runs: shown to other processes of the user, and ended by them
     checks            machine_check: all of `paddock doctor`; network_check, state_check, overlay_check and
                       toolchain_check are parts of it
 

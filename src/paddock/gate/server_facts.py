@@ -9,7 +9,7 @@ from paddock.model.errors import ServerError, UnknownServer
 from paddock.model.urls import strip_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from paddock.engines.servers.config import HttpServer, Server
     from paddock.engines.servers.confinement import Confinement
@@ -124,20 +124,24 @@ async def describe_tools(servers: "ServerService", tools: "Sequence[CatalogTool]
     return await asyncio.to_thread(describe)
 
 
-async def list_changes(servers: "ServerService", name: str) -> "tuple[ShownChange, ...]":
-    """Return the changes of a server's tools that wait for approval. Raises ConfigurationError."""
+async def list_changes(
+    servers: "ServerService", name: str, *, limit: int, is_wanted: "Callable[[str], bool]"
+) -> "tuple[ShownChange, ...]":
+    """Return the first changes of a server's tools that wait for approval, of those with a wanted name.
+
+    Raises ConfigurationError.
+    """
 
     def compare() -> "tuple[ShownChange, ...]":
-        return tuple(
-            ShownChange(each, each.pair_lines(), each.digest) for each in servers.pins.list_pending(name)
-        )
+        found = [each for each in servers.pins.list_pending(name) if is_wanted(each.tool)]
+        return tuple(ShownChange(each, each.pair_lines(), each.digest) for each in found[:limit])
 
     return await run_in_store_thread(compare)
 
 
 async def count_changes(servers: "ServerService", name: str) -> int:
     """Return the number of a server's tools whose changes wait for approval. Raises ConfigurationError."""
-    return len(await run_in_store_thread(servers.pins.list_pending, name))
+    return await run_in_store_thread(servers.pins.count_pending, name)
 
 
 async def approve_change(servers: "ServerService", name: str, digest: str) -> bool:

@@ -208,6 +208,10 @@ class Pins:
         """Return the changes of a server that wait for approval, for `approve_exactly`. Raises ConfigurationError."""
         return _list_pending(self._find_entries(server))
 
+    def count_pending(self, server: str) -> int:
+        """Return the number of a server's changes that wait for approval. Raises ConfigurationError."""
+        return sum(len(entry["pending"]) for entry in self._find_entries(server).values())
+
     def _find_entries(self, server: str | None) -> dict[str, Any]:
         held: dict[str, Any] = self._kept.look().get("servers", {})
         return {name: entry for name, entry in held.items() if server in (None, name)}

@@ -61,13 +61,16 @@ class _Endpoint:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._folder = -1
-        self._name = f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
+        made = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._name = made + SUFFIX
         try:
             self._folder = open_directory(directory, make=True)
             os.fchmod(self._listener.fileno(), 0o600)  # bind(2) makes the file with this mode
             # The path of an address has at most 107 bytes; that of the directory may be longer (unix(7)).
-            self._listener.bind(f"/proc/self/fd/{self._folder}/{self._name}")
+            self._listener.bind(f"/proc/self/fd/{self._folder}/{made}")
             self._listener.listen(_MAX_CONNECTIONS)
+            # Only now readers see it. They remove a socket at which no process listens.
+            os.rename(made, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
             self.problem = f"{directory}: {error.strerror}"
             self.close()
@@ -117,7 +120,7 @@ class _Endpoint:
                 await self._loop.sock_sendall(peer, await answer(line, tuple(self.entries)))
 
 
-_endpoints: dict[tuple[int, int, Path], _Endpoint] = {}
+_endpoints: dict[tuple[int, asyncio.AbstractEventLoop, Path], _Endpoint] = {}
 """By process, event loop and directory."""
 
 
@@ -125,7 +128,7 @@ _endpoints: dict[tuple[int, int, Path], _Endpoint] = {}
 def show_paddock(entry: Entry) -> Generator[None]:
     """Show an opened Paddock to other processes of this user during the context."""
     directory = find_directory()
-    key = os.getpid(), id(asyncio.get_running_loop()), directory
+    key = os.getpid(), asyncio.get_running_loop(), directory
     if (endpoint := _endpoints.get(key)) is None:
         endpoint = _endpoints[key] = _Endpoint(directory)
     endpoint.entries.append(entry)

@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -36,6 +34,8 @@ from paddock.model.live_runs import (
 
 MAX_PROCESSES = 256
 """Maximum number of processes that are asked."""
+_MAX_FILES = 1000
+"""Maximum number of sockets that are looked at, with those of processes that have ended."""
 _ANSWERS_WITHIN_S = 2.0
 A = TypeVar("A", ProcessNow, OutputNow, Done, FilesNow, ContentNow)
 
@@ -129,30 +129,65 @@ class LiveRuns:
         except OSError as error:
             return [f"{self._directory}: {error.strerror}"]
         try:
-            names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))[:MAX_PROCESSES]
-            asking = (_ask(folder, name, question, kind) for name in names)
-            return [each for each in await asyncio.gather(*asking) if each is not None]
+            names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
+            found = [each for name in names[:_MAX_FILES] if (each := _connect(folder, name)) is not None]
         finally:
             os.close(folder)
+        asking = [_ask(each, question, kind) for each in found[:MAX_PROCESSES]]
+        for each in found[MAX_PROCESSES:]:
+            each.peer.close()
+        return [*await asyncio.gather(*asking)]
 
 
 _UNKNOWN = "there is no such run or session any more"
 
 
-async def _ask(folder: int, name: str, question: LiveQuestion, kind: type[A]) -> A | str | None:
-    """Return the answer of one process, or why there is none; None if the process has ended."""
+class _Connection(NamedTuple):
+    """The connection to another process, or why there is none."""
+
+    pid: str
+    peer: socket.socket
+    problem: str = ""
+
+
+def _connect(folder: int, name: str) -> _Connection | None:
+    """Connect to the socket of a process; None for one that has ended, whose socket is removed."""
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    connection, problem = _Connection(name.partition("-")[0][:20], peer), ""
     try:
-        async with asyncio.timeout(_ANSWERS_WITHIN_S), _connect(folder, name) as peer:
-            await asyncio.get_running_loop().sock_sendall(peer, question.model_dump_json().encode() + b"\n")
-            line = await receive_line(peer, MAX_ANSWER_BYTES)
+        # A Unix socket connects at once, or the queue of the other process is full (unix(7)).
+        peer.connect(f"/proc/self/fd/{folder}/{name}")
+        if not has_own_user(peer):
+            problem = "it belongs to another user"
+    except BlockingIOError:
+        problem = "it is busy"
     except (ConnectionRefusedError, FileNotFoundError):
+        peer.close()
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=folder)
         return None
-    except (TimeoutError, BlockingIOError):  # it waits for something, and its queue of connections is full
-        return f"process {_find_pid(name)} did not answer within {_ANSWERS_WITHIN_S:.0f} s"
     except OSError as error:
-        return f"process {_find_pid(name)} did not answer: {error.strerror or error}"
+        problem = error.strerror or str(error)
+    return connection._replace(problem=problem)
+
+
+async def _ask(connection: _Connection, question: LiveQuestion, kind: type[A]) -> A | str:
+    """Return the answer of one process, or why there is none."""
+    pid, peer, problem = connection
+    failed = f"process {pid} did not answer"
+    with peer:
+        if problem:
+            return f"{failed}: {problem}"
+        try:
+            async with asyncio.timeout(_ANSWERS_WITHIN_S):
+                await asyncio.get_running_loop().sock_sendall(
+                    peer, question.model_dump_json().encode() + b"\n"
+                )
+                line = await receive_line(peer, MAX_ANSWER_BYTES)
+        except TimeoutError:
+            return f"{failed} within {_ANSWERS_WITHIN_S:.0f} s"
+        except OSError as error:
+            return f"{failed}: {error.strerror or error}"
     try:
         return kind.model_validate_json(line)
     except ValidationError:
@@ -160,19 +195,4 @@ async def _ask(folder: int, name: str, question: LiveQuestion, kind: type[A]) ->
     try:
         return Refused.model_validate_json(line).error
     except ValidationError:
-        return f"process {_find_pid(name)} did not answer as Paddock does"
-
-
-@asynccontextmanager
-async def _connect(folder: int, name: str) -> AsyncGenerator[socket.socket]:
-    """Connect to the socket of a process of this user. Raises OSError."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as peer:
-        # A Unix socket connects at once, or the queue of the other process is full (unix(7)).
-        peer.connect(f"/proc/self/fd/{folder}/{name}")
-        if not has_own_user(peer):
-            raise PermissionError("it belongs to another user")
-        yield peer
-
-
-def _find_pid(name: str) -> str:
-    return name.partition("-")[0][:20]
+        return f"{failed} as Paddock does"

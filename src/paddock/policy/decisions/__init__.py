@@ -9,5 +9,5 @@
 Calls of servers have no file here: `server_call` of `gate/work` judges them by `guests` and `rules`.
 
 `rules` matches `[[policy.rule]]`, and `flow` labels requests for `[[flow.rule]]`. `question_texts` shows a request to
-a person, `effects` lists what a decision permits to change.
+a person, `effects` lists what a decision permits to change. `sentences` describes the settings to a person.
 """

@@ -111,7 +111,7 @@ def _describe_programs(settings: Settings) -> Iterator[Sentence]:
 
 def _describe_guests(settings: Settings) -> Iterator[Sentence]:
     granted = settings.sdk.execute
-    yield Sentence("Agents may run JavaScript. It has no files and no network of its own.", "sdk.execute")
+    yield Sentence("Agents may run JavaScript. It has no files and no network of its own.", "")
     methods = "every method" if "*" in granted else _list(granted, "no method")
     yield Sentence(f"It may call these methods of the SDK: {methods}.", "sdk.execute")
     for command in settings.sdk.commands:

@@ -50,5 +50,5 @@ def _make_row(run: "RunNow", now: float) -> tuple[str, ...]:
     )
 
 
-STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "runs"}
+STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "running"}
 """What people call the states of a run."""

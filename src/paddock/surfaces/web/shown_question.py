@@ -34,11 +34,12 @@ def show_question(question: Question) -> ShownQuestion:
     difference: tuple[str, ...] = ()
     change_set = ""
     if arguments is not None:
-        if _is_list_of_texts(lines := arguments.get("difference")):
-            difference = tuple(lines)
+        difference = _read_lines(arguments.get("difference"))
+        if difference:
             del arguments["difference"]
-        if str(set_id := arguments.get("id", "")).startswith(_CHANGES_PREFIX):
-            change_set = set_id
+        if isinstance(given := arguments.get("id"), str) and given.startswith(_CHANGES_PREFIX):
+            change_set = given
+            del arguments["id"]
     rows = None if arguments is None else tuple((name, _write(value)) for name, value in arguments.items())
     return ShownQuestion(question, hash_shown(question), rows, difference, change_set)
 
@@ -63,8 +64,9 @@ def _read_arguments(details: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[object]", value))
+def _read_lines(value: object) -> tuple[str, ...]:
+    lines = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(each for each in lines if isinstance(each, str))
 
 
 def _write(value: object) -> str:

@@ -67,7 +67,7 @@ def test_a_run_of_another_process_is_shown_and_ended(place):
         assert re.search(r"<dt>Memory</dt><dd>\d+(\.\d)? MB</dd>", page)
         assert re.search(r"<dt>CPU</dt><dd>\d+(\.\d)? m?s</dd>", page)
         assert re.search(
-            rf'<h3><a href="/now/{id_}"><bdi>python program</bdi></a> <span class="status">runs', page
+            rf'<h3><a href="/now/{id_}"><bdi>python program</bdi></a> <span class="status">running', page
         )
         shown = client.get(f"/now/{id_}").text
         assert "&lt;b&gt;began&lt;/b&gt;" in shown

@@ -12,6 +12,7 @@ from paddock.confinement.sandbox.child import hiding
 from paddock.confinement.sandbox.child.hiding import (
     HidingRules,
     find_hidden,
+    find_rule,
     holds_private_key,
     holds_token,
     is_hidden,
@@ -313,3 +314,21 @@ def test_the_search_and_the_question_about_one_file_agree(tmp_path_factory, path
 def test_no_rule_fails_at_any_name(tmp_path_factory, rules, name):
     top = str(tmp_path_factory.getbasetemp())
     assert is_hidden(f"{top}/{name}", top, HidingRules(tuple(filter(None, rules)))) in {True, False}
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        (".env", ".env"),
+        ("deep/.ENV", ".env"),
+        (".env.example", ""),
+        (".ssh", ".ssh/"),
+        ("a/.ssh/known_hosts", ".ssh/"),
+        ("a/.aws/credentials", ".aws/credentials"),
+        ("server.pem", "*.pem"),
+        ("node_modules/x/.env", ""),
+        ("src/main.py", ""),
+    ],
+)
+def test_the_rule_that_hides_a_path_is_found_without_the_file(path, rule):
+    assert find_rule("/home/me/work", path, DEFAULT) == rule

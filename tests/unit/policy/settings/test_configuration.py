@@ -94,6 +94,8 @@ def test_sources_say_file_and_line_variable_or_flag(tmp_path: Path) -> None:
         "grants.jit": "--set grants.jit",
         "audit.sync": "--set audit.sync",
         "policy.rule": "/user.toml, line 5",
+        "user rules": "/user.toml, line 5",
+        "user rule 1": "/user.toml, line 5",
     }
 
 
@@ -325,3 +327,25 @@ def test_a_workspace_widens_nothing_through_a_deprecated_key(tmp_path: Path) -> 
             "/w/paddock.toml, line 2: runtimes.memory_bytes = 6 allows more than 5, which is what /user.toml, line 2 allows "
             "and a workspace may only narrow; change /user.toml, line 2 instead"
         )
+
+
+def test_every_rule_has_its_place_by_its_name(tmp_path: Path) -> None:
+    user = '[[policy.rule]]\neffect = "deny"\nserver = "a"\n[[network.rule]]\nhost = "a.example"\neffect = "allow"\n'
+    more = '\n  [[ policy.rule ]]\neffect = "deny"\nserver = "b"\n'
+    workspace = '[flow]\nrule = [{ source = "private", sink = "external", effect = "deny" }]\n'
+    sources = loaded(tmp_path, user=user + more, workspace=workspace).sources
+    assert {name: place for name, place in sources.items() if " " in name} == {
+        "user rules": f"{tmp_path}/user.toml, line 1",
+        "user rule 1": f"{tmp_path}/user.toml, line 1",
+        "user rule 2": f"{tmp_path}/user.toml, line 8",
+        "user network rules": f"{tmp_path}/user.toml, line 4",
+        "user network rule 1": f"{tmp_path}/user.toml, line 4",
+        "workspace flow rules": f"{tmp_path}/w/paddock.toml, line 2",
+        "workspace flow rule 1": f"{tmp_path}/w/paddock.toml, line 2",
+    }
+
+
+def test_a_text_that_looks_like_a_rule_moves_no_place(tmp_path: Path) -> None:
+    user = '[[policy.rule]]\neffect = "deny"\nserver = "a"\nreason = """\n[[policy.rule]]\n"""\n'
+    sources = loaded(tmp_path, user=user).sources
+    assert sources["user rule 1"] == f"{tmp_path}/user.toml, line 1"

@@ -113,10 +113,10 @@ def test_the_explanation_ends_with_the_first_objection() -> None:
     assert (found["allowed"], found["rule"]) == (False, "runtimes.timeout_ms")
 
 
-def test_the_explanation_names_who_decided() -> None:
+def test_the_explanation_names_who_decided(tmp_path: Path) -> None:
     *_, last, decided = policy("explain", "perl").stdout.splitlines()
     assert last == "rules and grants of the settings\tobjects\tno perl here"
-    assert decided == "decided by\tuser rule 1\t"
+    assert decided == f"decided by\tuser rule 1\t{tmp_path}/paddock/paddock.toml, line 5"
     *_, decided = policy("explain", "python").stdout.splitlines()
     assert decided == "decided by\tdefault\tno rule and no grant of the settings objects"
 
@@ -146,3 +146,64 @@ def test_the_explanation_says_that_a_person_is_asked() -> None:
     assert decided.split("\t")[:2] == ["decided by", "user rule 3"]
     found = json.loads(policy("check", "git/push", "--json").stdout)
     assert (found["allowed"], found["asks"]) == (False, ["who pushes, answers for it"])
+
+
+FLOW = """
+[[flow.label]]
+server = "mail"
+source = ["private", "untrusted"]
+sink = "external"
+
+[[flow.rule]]
+source = "untrusted"
+sink = "external"
+effect = "ask"
+
+[[flow.rule]]
+source = ["private", "untrusted"]
+sink = "external"
+effect = "deny"
+"""
+
+
+@pytest.fixture
+def _flow_rules(tmp_path: Path) -> None:
+    (tmp_path / "paddock" / "paddock.toml").write_text(RULES + FLOW)
+
+
+@pytest.mark.usefixtures("_flow_rules")
+def test_flow_rules_about_a_request_are_listed_strictest_first() -> None:
+    told = (
+        "denied once its run has read private and untrusted data, says user flow rule 2",
+        "a person is asked once its run has read untrusted data, says user flow rule 1",
+    )
+    lines = (*told, "its results count as private and untrusted")
+    assert policy("check", "mail/send").stdout == "\n  ".join(("allowed", *lines)) + "\n"
+    assert policy("explain", "mail/send").stdout.splitlines()[-3:] == [
+        f"flow rules\tsay\t{line}" for line in lines
+    ]
+    full = (*told, "its results count as untrusted")
+    assert policy("check", "python", "--network", "full").stdout == "\n  ".join(("allowed", *full)) + "\n"
+
+
+@pytest.mark.usefixtures("_flow_rules")
+def test_flow_rules_are_left_out_where_they_cannot_apply() -> None:
+    assert policy("check", "python").stdout == "allowed\n"
+    assert policy("check", "git/git_log").stdout == "allowed\n"
+    assert policy("check", "perl").stdout == "denied\n  no perl here\n"
+
+
+@pytest.mark.usefixtures("_flow_rules")
+def test_flow_rules_and_the_source_stand_in_json(tmp_path: Path) -> None:
+    checked = json.loads(policy("check", "mail/send", "--json").stdout)
+    assert checked["flow"] == {
+        "sources": ["private", "untrusted"],
+        "sinks": ["external"],
+        "rules": [
+            {"rule": "user flow rule 2", "effect": "deny", "source": ["private", "untrusted"]},
+            {"rule": "user flow rule 1", "effect": "ask", "source": ["untrusted"]},
+        ],
+    }
+    explained = json.loads(policy("explain", "ruby", "--json").stdout)
+    assert explained["source"] == f"{tmp_path}/paddock/paddock.toml, line 10"
+    assert explained["flow"] == {"sources": [], "sinks": [], "rules": []}

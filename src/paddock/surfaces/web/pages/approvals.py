@@ -10,17 +10,18 @@ A form repeats the hash of the question that it shows, and an answer counts only
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paddock.model.errors import ApprovalError, StoreUnavailable
+from paddock.model.errors import ApprovalError, LedgerError, StoreUnavailable
 from paddock.record.ledger.questions import RecordedQuestion, find_questions
 from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_PERMITTED, Problem
 from paddock.surfaces.web.render import render
-from paddock.surfaces.web.request import find_form, find_viewer, go_to
+from paddock.surfaces.web.request import find_form, find_viewer, go_to, read_page
 from paddock.surfaces.web.shown_question import ShownQuestion, hash_shown, show_waiting
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 PAGE_QUESTIONS = 25
 """Maximum number of questions on a page of the history."""
-_MAX_PAGE = 1000
+MAX_SHOWN_QUESTIONS = 20
+"""Maximum number of waiting questions on the page, the oldest ones."""
 _UNAVAILABLE = "Questions cannot be read or answered just now. Load the page again later."
 _GONE = (
     "This question does not wait any more, and your answer changed nothing: it was answered elsewhere, it has expired, "
@@ -63,11 +65,19 @@ class Notice(NamedTuple):
 class _Waiting(NamedTuple):
     questions: list[ShownQuestion]
     problem: str = ""
+    left_out: int = 0
+    """How many further questions wait."""
 
     @property
     def digest(self) -> str:
         """What changes when the list does."""
-        text = " ".join([self.problem, *(f"{each.digest}{each.may_answer}" for each in self.questions)])
+        text = " ".join(
+            [
+                self.problem,
+                str(self.left_out),
+                *(f"{each.digest}{each.may_answer}" for each in self.questions),
+            ]
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -182,8 +192,10 @@ def _refuse_own() -> Problem:
 
 
 async def _list_waiting(viewer: "Viewer") -> _Waiting:
+    own: list[WaitingQuestion] = []
     try:
-        own = await _list(viewer.own_questions)
+        with suppress(ApprovalError):  # questions cannot be kept at all
+            own = await _list(viewer.own_questions)
         others = await _list(viewer.questions)
     except StoreUnavailable:
         return _Waiting([], _UNAVAILABLE)
@@ -192,7 +204,8 @@ async def _list_waiting(viewer: "Viewer") -> _Waiting:
     shown = [show_waiting(each, may_answer=False) for each in own]
     # Nobody answers their own question, wherever it is kept.
     shown += [show_waiting(each, may_answer=each.question.actor != viewer.actor) for each in others]
-    return _Waiting(sorted(shown, key=lambda each: each.question.id))
+    oldest = sorted(shown, key=lambda each: each.question.id)[:MAX_SHOWN_QUESTIONS]
+    return _Waiting(oldest, left_out=len(shown) - len(oldest))
 
 
 async def _list(questions: "AnswerableQuestions | None") -> "list[WaitingQuestion]":
@@ -201,7 +214,7 @@ async def _list(questions: "AnswerableQuestions | None") -> "list[WaitingQuestio
 
 async def _show(request: Request, notice: Notice | None, status: int = 200) -> Response:
     viewer = find_viewer(request)
-    page = _read_page(request)
+    page = read_page(request)
 
     def read() -> list[RecordedQuestion]:
         list(viewer.opened.gate.audit.query(limit=0))  # writes what is in memory
@@ -212,7 +225,10 @@ async def _show(request: Request, notice: Notice | None, status: int = 200) -> R
             limit=PAGE_QUESTIONS + 1,
         )
 
-    history = await asyncio.to_thread(read)
+    try:
+        history, unread = await asyncio.to_thread(read), ""
+    except LedgerError as error:
+        history, unread = [], f"{error}." if viewer.is_owner else "The record cannot be read just now."
     return render(
         request,
         "approvals.html",
@@ -221,14 +237,10 @@ async def _show(request: Request, notice: Notice | None, status: int = 200) -> R
         listed=await _list_waiting(viewer),
         is_fresh=False,
         history=[_HistoryRow.from_records(each) for each in history[:PAGE_QUESTIONS]],
+        unread=unread,
         page=page,
         has_more=len(history) > PAGE_QUESTIONS,
     )
-
-
-def _read_page(request: Request) -> int:
-    given = request.query_params.get("page", "1")
-    return min(int(given), _MAX_PAGE) if given.isascii() and given.isdigit() and int(given[:9]) else 1
 
 
 ROUTES = (

@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,7 +20,7 @@ _MAX_RUNS = 50
 """Maximum number of runs on the page, the oldest ones."""
 _OUTPUT_CHARS = 2000
 """Length of the output of each run on the page, in characters."""
-_STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "runs"}
+_STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "running"}
 
 
 def find_live_runs(request: Request) -> LiveRuns:
@@ -43,7 +44,7 @@ async def stream_now(request: Request) -> Response:
     return send_events("now", make_part)
 
 
-def _describe(state: LiveState) -> dict[str, object]:
+def _describe(state: LiveState) -> dict[str, Any]:
     """Return what the templates show of it."""
     paddocks, runs = state.paddocks, state.runs
     tiers = sorted({paddock.tier for paddock in paddocks if paddock.tier})

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 MAX_RECORDS = 4000
 """Maximum number of records of a run on a page, the oldest ones."""
-_SHOWN_ROWS = 100
-"""Maximum number of rows of each table, unless the viewer asks for all."""
+_SHOWN_ROWS, _SHOWN_TEXTS = 100, 20
+"""Maximum number of rows of each table, and of texts of calls, unless the viewer asks for all."""
+_SHOWN_LINES, _MAX_LINES = 300, 5000
+"""Maximum number of lines of a program and of its console, and maximum number if the viewer asks for all."""
 _SHOWN_CHARS = 10_000
 """Maximum length of a stream of output on the page, in characters."""
 _MAX_IMAGE_BYTES = 16 * 1024 * 1024
@@ -81,7 +83,11 @@ async def show_run(request: Request) -> Response:
     viewer, id_ = find_viewer(request), request.path_params["id"]
     shown = await asyncio.to_thread(_find_shown, viewer, id_)
     past, recording = shown.past, shown.kept.recording
-    rows = None if "all" in request.query_params else _SHOWN_ROWS
+    is_all = "all" in request.query_params
+    failed_line = None if recording is None or recording.error is None else recording.error.line
+    source = [] if recording is None else _number_lines(recording.program.source or "")
+    shown_lines = _MAX_LINES if is_all else _SHOWN_LINES
+    first = max(0, min((failed_line or 1) - shown_lines // 2, len(source) - shown_lines))
     return render(
         request,
         "run.html",
@@ -93,11 +99,14 @@ async def show_run(request: Request) -> Response:
         command=shown.command,
         kept=shown.kept,
         recording=recording,
-        source=[] if recording is None else (recording.program.source or "").split("\n"),
-        failed_line=None if recording is None or recording.error is None else recording.error.line,
+        source=source[first : first + shown_lines],
+        source_lines=len(source),
+        failed_line=failed_line,
+        shown_lines=shown_lines,
         write_json=_write_json,
         shown_chars=_SHOWN_CHARS,
-        rows=rows,
+        rows=None if is_all else _SHOWN_ROWS,
+        texts=None if is_all else _SHOWN_TEXTS,
         tier=read_text(past.facts, "tier"),
         layers=read_texts(past.facts, "layers"),
         labels=read_texts(past.facts, "labels"),
@@ -249,6 +258,10 @@ def _try_stores(viewer: Viewer, past: PastRun, read: "Callable[[Settings], _T | 
     if problem is not None:
         raise problem
     return None
+
+
+def _number_lines(source: str) -> list[tuple[int, str]]:
+    return list(enumerate(source.split("\n"), 1))
 
 
 def _write_json(value: object) -> str:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 _PATIENCE_S = 15.0
 """Maximum wait for a server that a person connects to, in seconds. It continues to start."""
 _TOOLS_PER_PAGE = 100
+_MAX_SERVERS = 60
+_MAX_FAULTS = 20
+_MAX_CHANGES = 30
+"""Maximum number of servers, of faults of their files, and of changes of tools on one page."""
+_MAX_LINK_CHARS = 500
 _MAX_CHANGE_CHARS = 60_000
 """Maximum length of all changes on a page, in characters of HTML. A longer one has a page of its own."""
 _MAX_DECLARATION_CHARS = 40_000
@@ -99,23 +104,34 @@ async def show_servers(request: Request) -> Response:
     """Show the configured servers. Starts none."""
     viewer = find_viewer(request)
     servers = viewer.opened.servers
+    first = _read_number(request, "from")
     if not viewer.is_owner:
-        names = [(name, _link(name)) for name in _list_visible(viewer)]
-        return render(request, "servers.html", rows=[], names=names, warnings=(), absent=())
+        names = [(name, _link_if_short(name)) for name in _list_visible(viewer)]
+        shown, following = names[first : first + _MAX_SERVERS], _find_following(first, len(names))
+        return render(request, "servers.html", rows=[], names=shown, first=first, following=following)
     statuses = servers.server_statuses()
+    entries, config = server_facts.list_servers(servers), servers.config
     rows = [
         ServerRow(
-            _link(facts.name),
+            _link_if_short(facts.name),
             facts,
             statuses[facts.name],
             len((await server_facts.find_known_tools(servers, facts.name)).tools),
             await server_facts.count_changes(servers, facts.name),
         )
-        for facts in server_facts.list_servers(servers)
+        for facts in entries[first : first + _MAX_SERVERS]
     ]
-    config = servers.config
-    absent = sorted(config.absent.items())
-    return render(request, "servers.html", rows=rows, names=[], warnings=config.warnings, absent=absent)
+    faults = [("", text) for text in config.warnings]
+    return render(
+        request,
+        "servers.html",
+        rows=rows,
+        names=[],
+        faults=[*faults, *sorted(config.absent.items())][:_MAX_FAULTS],
+        more_faults=max(0, len(faults) + len(config.absent) - _MAX_FAULTS),
+        first=first,
+        following=_find_following(first, len(entries)),
+    )
 
 
 async def show_server(request: Request) -> Response:
@@ -145,7 +161,9 @@ async def show_server(request: Request) -> Response:
         return render(
             request, "server.html", **values, facts=None, state=None, connections=[], changes=[], command=""
         )
-    changes = await server_facts.list_changes(servers, name)
+    changes = await server_facts.list_changes(
+        servers, name, limit=_MAX_CHANGES, is_wanted=lambda tool: only in {"", _make_key(tool)}
+    )
     return render(
         request,
         "server.html",
@@ -153,9 +171,8 @@ async def show_server(request: Request) -> Response:
         facts=server_facts.find_server(servers, name),
         state=servers.server_statuses()[name],
         connections=[each for each in servers.list_connections(name) if each.verdict == "refused"],
-        changes=list(
-            _view_changes([each for each in changes if only in {"", _make_key(each.change.tool)}], only=only)
-        ),
+        changes=list(_view_changes(changes, only=only)),
+        more_changes=0 if only else await server_facts.count_changes(servers, name) - len(changes),
         command=_write_command(viewer, name),
     )
 
@@ -280,6 +297,17 @@ def _write_command(viewer: Viewer, name: str) -> str:
 
 def _link(name: str, **query: str) -> str:
     return f"/servers/{quote(name, safe='', errors='replace')}{'?' if query else ''}{urlencode(query)}"
+
+
+def _find_following(first: int, total: int) -> int | None:
+    """Return the number of the first server of the next page; None on the last one."""
+    return first + _MAX_SERVERS if first + _MAX_SERVERS < total else None
+
+
+def _link_if_short(name: str) -> str:
+    """Return the address of a server's page; empty for a name that no address has room for."""
+    link = _link(name)
+    return link if len(link) <= _MAX_LINK_CHARS else ""
 
 
 def _make_key(tool: str) -> str:

@@ -1,8 +1,9 @@
 """What holds for every page that links lead to, with a state as people have it: axe, without script, keyboard, phone."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -12,16 +13,15 @@ from tests.support.browser import NARROW, WIDE, BrowserPages
 from tests.support.web import PAGES, WebPlace
 from tests.support.web_scene import Scene, list_servers, open_scene
 
-SHAPES = {
-    "light": {"color_scheme": "light", "viewport": WIDE},
-    "dark": {"color_scheme": "dark", "viewport": WIDE},
-    "light-phone": {"color_scheme": "light", "viewport": NARROW},
-    "dark-phone": {"color_scheme": "dark", "viewport": NARROW},
-}
+SHAPES = pytest.mark.parametrize("shape", [WIDE, NARROW], ids=["wide", "phone"])
 ID = re.compile(
     r"\b(01[0-9A-HJKMNP-TV-Z]{24}|[a-z]+[-_][0-9a-f]{12,}|[0-9a-f]{12,}|\w+-\d{13}-[0-9a-f]{16})\b"
 )
 """Ids of runs, questions, change sets, sessions and artifacts."""
+STILL = {"reduced_motion": "reduce"}
+"""Colours change at once."""
+PAGE = 200, "text/html"
+"""Status and media type of a page."""
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 
 
@@ -48,25 +48,34 @@ def scene(tmp_path_factory: pytest.TempPathFactory, real_servers: Any) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def paths(scene: Scene) -> list[str]:
-    """The pages of the runs of the scene, and one of each kind that links lead to: two values of a filter are one kind."""
+def answers(scene: Scene) -> dict[str, tuple[int, str]]:
+    """Status and media type of the pages of the runs of the scene, and of one of each kind that links lead to.
+
+    Two values of a filter are one kind, and so are two runs.
+    """
     first, *others = (f"/runs/{run}" for run in scene.runs.values())
-    found: dict[object, str] = {find_kind(path): path for path in (*PAGES, first)} | dict(
-        zip(others, others, strict=True)
-    )
+    pending = [*PAGES, first, *others]
+    known = {find_kind(path) for path in pending}
+    found = {}
     with scene.server.client(scene.server.log_in()) as client:
-        pending = list(found.values())
         for path in pending:
             answer = client.get(path)
-            assert answer.status_code == 200, (path, answer.text)
-            if not answer.headers["content-type"].startswith("text/html"):
-                found = {kind: each for kind, each in found.items() if each != path}
-                continue
-            for target in Links(answer.text).found:
-                if find_kind(target) not in found:
-                    found[find_kind(target)] = target
+            found[path] = answer.status_code, answer.headers["content-type"].partition(";")[0]
+            for target in Links(answer.text).found if found[path] == PAGE else ():
+                if find_kind(target) not in known:
+                    known.add(find_kind(target))
                     pending.append(target)
-    return list(found.values())
+    return found
+
+
+@pytest.fixture(scope="module")
+def paths(answers: dict[str, tuple[int, str]]) -> list[str]:
+    return [path for path, answer in answers.items() if answer == PAGE]
+
+
+@pytest.fixture(scope="session")
+def axe(npm_modules: Callable[[str], Path]) -> Path:
+    return npm_modules("axe") / "axe-core/axe.min.js"
 
 
 @pytest.fixture
@@ -84,39 +93,42 @@ def find_kind(target: str) -> object:
     )
 
 
-def show_violations(page: Page, source: str) -> list[str]:
-    """Return what axe finds on a page."""
-    page.evaluate(source)
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
-    return [
-        f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}"
-        for each in found
-        for node in each["nodes"]
-    ]
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_axe_finds_no_violation(pages, paths, npm_modules, shape):
-    source = (npm_modules("axe") / "axe-core/axe.min.js").read_text("utf-8")
-    page, found = pages.open(**shape), {}
+def find_violations(page: Page, paths: list[str], axe: Path) -> dict[str, list[str]]:
+    """Return what axe finds on each page: with every rule in light, and what it says of the colours in dark."""
+    source, found = axe.read_text("utf-8"), {}
     for path in paths:
+        page.emulate_media(color_scheme="light")
         page.goto(path)
-        found[path] = show_violations(page, source)
-    assert found == {path: [] for path in paths}
+        page.evaluate(source)
+        results = [page.evaluate("axe.run({resultTypes: ['violations']})")]
+        page.emulate_media(color_scheme="dark")
+        results.append(page.evaluate("axe.run({resultTypes: ['violations'], runOnly: ['color-contrast']})"))
+        found[path] = [
+            f"{each['id']}: {node['html'][:200]}: {node['failureSummary']}"
+            for result in results
+            for each in result["violations"]
+            for node in each["nodes"]
+        ]
+    return found
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_axe_finds_no_violation_in_what_is_shown_before_the_login(pages, scene, npm_modules, shape):
-    source = (npm_modules("axe") / "axe-core/axe.min.js").read_text("utf-8")
-    page, found = pages.open_context(**shape).new_page(), {}
-    paths = ("/login", "/login?code=used", "/static/missing")
-    for path in paths:
-        page.goto(path)
-        found[path] = show_violations(page, source)
-    assert found == {path: [] for path in paths}
+def test_each_link_leads_somewhere(answers):
+    assert {path: status for path, (status, _) in answers.items() if status != 200} == {}
 
 
-@pytest.mark.parametrize("shape", [WIDE, NARROW], ids=["wide", "phone"])
+@SHAPES
+def test_axe_finds_no_violation(pages, paths, axe, shape):
+    assert find_violations(pages.open(viewport=shape, **STILL), paths, axe) == {path: [] for path in paths}
+
+
+@SHAPES
+def test_axe_finds_no_violation_in_what_is_shown_before_the_login(pages, axe, shape):
+    page = pages.open_context(viewport=shape, **STILL).new_page()
+    paths = ["/login", "/login?code=used", "/static/missing"]
+    assert find_violations(page, paths, axe) == {path: [] for path in paths}
+
+
+@SHAPES
 def test_no_page_is_wider_than_its_window(pages, paths, shape):
     page, found = pages.open(viewport=shape), {}
     for path in paths:
