@@ -36,6 +36,7 @@ NAMES = (
     "shipping",
     "discovery",
     "mcp",
+    "web",
     "types",
     "grading",
     "rivals",

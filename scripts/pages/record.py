@@ -119,6 +119,7 @@ FACTS = {
     "changes": "ID of the change set of a program with the access `overlay`, empty if it changed nothing",
     "changes_method": "how the workspace was overlaid: `overlayfs`, or `copy`",
     "changed": "how many paths were added, modified and deleted",
+    "directory_changes": "IDs of the change sets of directories beside the workspace",
     "compile_ms": "wall time of the compile step, 0 where there is none",
     "survivors": "processes that could not be killed in time; any value except 0 is a fault",
     "limit": "the limit that ended the request",

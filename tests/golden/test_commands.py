@@ -59,6 +59,7 @@ COMMANDS = (
     ("changes", "accept", "changes-0"),
     ("changes", "undo", "changes-0"),
     ("changes", "discard", "changes-0"),
+    ("ps",),
     ("nothing",),
 )
 

@@ -87,6 +87,19 @@ def test_programs_in_runtimes_are_measured(tmp_path: Path) -> None:
     }
 
 
+def test_the_page_is_measured_in_a_browser(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = benchmarks("--quick", "--only", "web", "--results", str(results))
+    assert (done.returncode, done.stderr) == (0, "")
+    [section] = json.loads(results.read_text())["sections"]
+    assert section["failure"] == ""
+    assert {line["what"]: line["target"] for line in section["lines"]} == {
+        "first byte of /runs with 200 runs, median": "<= 300",
+        "weight of the heaviest page": "<= 150",
+    }
+    assert [line["what"] for line in section["lines"] if line["value"] <= 0] == []
+
+
 def test_an_unknown_benchmark_is_refused() -> None:
     done = benchmarks("--only", "weather")
     assert done.returncode == 2

@@ -4,13 +4,13 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.cookiejar import Cookie
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from tests.support.command import PADDOCK
-from tests.support.http_api import TOKEN, ApiPlace
+from tests.support.http_api import TOKEN, ApiClient, ApiPlace, ApiServer
 from tests.support.processes import PATIENCE_S
 
 _LINK = re.compile(r"^(http://127\.0\.0\.1:\d+)/login\?code=\S+$")
@@ -62,6 +62,10 @@ class WebServer:
             client.cookies.set(cookie.name, cookie.value or "", domain="127.0.0.1")
         return client
 
+    def open_api(self, token: str | None = TOKEN) -> AbstractContextManager[ApiClient]:
+        """Return a context with a client of the API that is served beside the page."""
+        return ApiServer(self.process, self.url).client(token)
+
     def stop(self) -> int:
         """Ask the server to end, as a supervisor does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
@@ -105,3 +109,12 @@ class WebPlace(ApiPlace):
             if process.poll() is None:
                 process.kill()
             process.communicate()
+
+
+def log_in_with_token(server: WebServer, token: str) -> Cookie:
+    """Return the cookie of the login of a user of the server."""
+    with server.client() as client:
+        answer = client.post("/login", data={"token": token})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/"), answer.text
+        [cookie] = client.cookies.jar
+        return cookie

@@ -139,6 +139,8 @@ def _make_query(
         add("event = %s", wanted.event)
     if wanted.since is not None:
         add("ts >= %s", wanted.since)
+    if wanted.until is not None:
+        add("ts <= %s", wanted.until)
     if wanted.request is not None:
         add("request = %s", wanted.request)
     if (name := wanted.name) is not None:  # of a record, its request, or its parent

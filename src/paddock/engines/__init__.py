@@ -9,6 +9,7 @@
     sdk, secrets    methods of `paddock` in programs, and the vault behind them
     saved_scripts   programs that run by name
     changes         what programs changed in an overlay, and how a person accepts it
+    live_run        what a person may look at while a run lasts, and how they end it
     run_clock       the time limits of a run, paused while a person is asked
 
 They know neither decisions, ledger nor gate: the gate hands each what it may do, and records what it did.

@@ -42,15 +42,34 @@ async def cancel_all(tasks: "Iterable[asyncio.Task[Any]]") -> None:
         await asyncio.wait(ending)
 
 
+class Stop(asyncio.Event):
+    """An event that calls callbacks when it is set, which costs less than a task that waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.callbacks: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Set the event, and call the callbacks the first time. None of them may raise."""
+        if not self.is_set():
+            super().set()
+            for callback in tuple(self.callbacks):
+                callback()
+
+
 async def unless_stopped(work: Awaitable[T], stop: asyncio.Event | None) -> T | None:
     """Return what `work` returns. If `stop` is set first, cancel the work, wait for its end and return None."""
     if stop is None:
         return await work
-    running, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    running = asyncio.ensure_future(work)
+
+    def cancel() -> None:
+        running.cancel()
+
     try:
-        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        with call_when_set(stop, cancel):
+            await asyncio.wait({running})
     finally:
-        stopping.cancel()
         if not running.done():
             running.cancel()
             await run_shielded(asyncio.wait({running}))
@@ -59,9 +78,19 @@ async def unless_stopped(work: Awaitable[T], stop: asyncio.Event | None) -> T | 
 
 @contextmanager
 def call_when_set(stop: asyncio.Event | None, callback: Callable[[], None]) -> Generator[None]:
-    """Call `callback` if `stop` is set within the context."""
+    """Call `callback` if `stop` is set within the context, or soon if it is set already."""
     if stop is None:
         yield
+        return
+    if isinstance(stop, Stop):
+        soon = asyncio.get_running_loop().call_soon(callback) if stop.is_set() else None
+        stop.callbacks.append(callback)
+        try:
+            yield
+        finally:
+            stop.callbacks.remove(callback)
+            if soon is not None:
+                soon.cancel()
         return
     stopping = asyncio.ensure_future(stop.wait())
     stopping.add_done_callback(lambda done: None if done.cancelled() else callback())

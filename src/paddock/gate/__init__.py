@@ -18,7 +18,9 @@ mechanisms; read these two first.
     what people see   policy_trial: tries a request, a host or a path under the policy, and runs nothing;
                       server_facts: servers and their tools without a start, changes that wait for approval
     confined servers  confined_servers, confinement_proposal
-    checks            network_check, state_check, overlay_check (for `paddock doctor`)
+    what runs now     live_runs: shown to other processes of the user, and ended by them
+    checks            machine_check: all of `paddock doctor`; network_check, state_check, overlay_check and
+                      toolchain_check are parts of it
 
 `batch`, `sequences` and `schedules` are built of several requests. `replay` records programs and repeats them.
 """

@@ -13,6 +13,9 @@ This module does not know how to reach people. A request brings an `Asker` with 
 Those of a server's users, and of clients that cannot ask, keep the question where `paddock approve` or another user
 answers it (`gate/questions.py`): in files of this machine, or in rows of all (`cluster/questions`).
 
+A question that is not answered at once is reported to webhooks and notification channels (`engines/sdk/events.py`),
+whoever is asked.
+
 Without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
 holds for one question, which contains the hash of everything that would be done.
 """
@@ -46,6 +49,9 @@ from paddock.record.ledger.sink import AuditSink, Field
 Asker = Callable[[Question], Awaitable[Answer]]
 """Ask a person. The call is cancelled when the answer is no longer needed; an exception counts as no."""
 
+OnWaiting = Callable[[Question, Path], None]
+"""Called with a question that begins to wait, and the workspace of its request."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientAsker:
@@ -62,6 +68,9 @@ MAX_WAITING_RUNS = 32
 """Maximum number of runs that wait for an answer, over all clients. Each of them keeps a stopped process."""
 MAX_QUESTIONS_PER_RUN = 50
 """Maximum number of questions of one run: a person who is asked too often says yes without reading."""
+
+WAITING_AFTER_S = 0.3
+"""Time after which a question counts as waiting, in seconds. Askers without a person answer earlier."""
 
 NOBODY_TO_ASK = (
     "there is no person to ask here: run it on a terminal or from a client that can ask, or change the rule"
@@ -141,6 +150,7 @@ class Approvals:
         self._audit = audit
         self._outgoing = outgoing
         self._asker = asker or refuse_unasked
+        self.on_waiting: OnWaiting | None = None
         self._runs: dict[str, RunState] = {}
         self._waiting: Counter[str] = Counter()
         """Number of runs that wait for an answer, by client."""
@@ -152,6 +162,11 @@ class Approvals:
     def end_run(self, request: ExecutionRequest) -> None:
         """Remove a request from the register."""
         del self._runs[request.id]
+
+    def is_asking(self, run: str) -> bool:
+        """Return whether a person is asked about a run, or about a call of it, just now."""
+        state = self._runs.get(run)
+        return state is not None and state.asking.locked()
 
     def clock_of(self, request: ExecutionRequest) -> RunClock:
         """Return the clock of a request."""
@@ -181,7 +196,7 @@ class Approvals:
                 facts = identity_facts(request, decision)
                 why = "; ".join(decision.asks)
                 answer = await self._ask_and_record(
-                    question, run, facts, parent=request.parent, stop=stop, why=why
+                    question, run, facts, request.workspace, parent=request.parent, stop=stop, why=why
                 )
                 if answer.verdict in ("denied", "expired"):
                     run.refused[question.sha256] = answer
@@ -210,7 +225,8 @@ class Approvals:
         ).model_copy(update={"actor": make_printable(actor), "surface": surface, "workspace": workspace})
         facts: dict[str, Field] = {"actor": question.actor, "surface": surface, "kind": "act"}
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
-        return await self._ask_and_record(question, RunState(asker or self._asker), facts, parent=None)
+        run = RunState(asker or self._asker)
+        return await self._ask_and_record(question, run, facts, Path(workspace), parent=None)
 
     async def pass_on_question(
         self, call: CallContext, server: str, form: ServerForm
@@ -253,7 +269,7 @@ class Approvals:
         facts |= {"name": question.what, "arguments_sha256": question.sha256}
         run = self._runs.get(call.run) or RunState(self._asker)
         async with run.asking:
-            return await self._ask_and_record(question, run, facts, parent=call.parent)
+            return await self._ask_and_record(question, run, facts, call.workspace, parent=call.parent)
 
     def _find_run(self, request: ExecutionRequest) -> RunState:
         return self._runs.get(request.root or request.id) or RunState(self._asker)
@@ -263,6 +279,7 @@ class Approvals:
         question: Question,
         run: RunState,
         facts: Mapping[str, Field],
+        workspace: Path,
         *,
         parent: str | None,
         stop: asyncio.Event | None = None,
@@ -278,7 +295,7 @@ class Approvals:
         answer = _CUT_SHORT
         try:
             reason = make_printable(self._outgoing.text(why)) if why else "; ".join(question.reasons)
-            answer = await self._ask_within_limits(question, run, stop, reason)
+            answer = await self._ask_within_limits(question, run, stop, reason, workspace)
         finally:
             end: dict[str, Field] = {
                 "answer": answer.verdict,
@@ -289,7 +306,7 @@ class Approvals:
         return answer
 
     async def _ask_within_limits(
-        self, question: Question, run: RunState, stop: asyncio.Event | None, why: str
+        self, question: Question, run: RunState, stop: asyncio.Event | None, why: str, workspace: Path
     ) -> Answer:
         run.questions += 1
         if run.questions > MAX_QUESTIONS_PER_RUN:
@@ -307,15 +324,22 @@ class Approvals:
             )
             return Answer(verdict="unasked", by="paddock", told=message)
         self._waiting[client] += 1
+        loop = asyncio.get_running_loop()
+        waiting = loop.call_later(WAITING_AFTER_S, self._report_waiting, question, workspace)
         try:
             with run.clock.pause():
                 answer = await _ask_person(run.asker, question, why, stop)
                 await run.clock.ready()
                 return answer
         finally:
+            waiting.cancel()
             self._waiting[client] -= 1
             if not self._waiting[client]:
                 del self._waiting[client]
+
+    def _report_waiting(self, question: Question, workspace: Path) -> None:
+        if self.on_waiting is not None:
+            self.on_waiting(question, workspace)
 
 
 async def _ask_person(asker: Asker, question: Question, why: str, stop: asyncio.Event | None) -> Answer:

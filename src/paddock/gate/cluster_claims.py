@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from paddock.cluster.database import clean_text
 from paddock.cluster.lease import FENCE_S
 from paddock.cluster.runs import Claim, Fenced, Finished, KeyReused, Lost, Started, StoredEnd, Taken
+from paddock.engines.live_run import WITHDRAWN
 from paddock.foundation.cancellation import run_shielded, unless_stopped
 from paddock.foundation.fair_slots import Bound, NoSlotError, Slot
 from paddock.gate.database_queue import MAX_CLAIMS
-from paddock.gate.program_service import BUSY_ERROR_NAME, WITHDRAWN
+from paddock.gate.program_service import BUSY_ERROR_NAME
 from paddock.gate.watchers import Watchers
 from paddock.model.errors import LedgerError, StoreUnavailable
 from paddock.model.outcome import Decision, ErrorInfo, Outcome, RawResult, Status, read_outcome, write_outcome

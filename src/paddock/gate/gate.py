@@ -33,10 +33,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from paddock.engines.live_run import LiveRun
 from paddock.engines.run_clock import RunClock
-from paddock.foundation.cancellation import run_shielded
+from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.foundation.large_json import run_in_slices
 from paddock.gate import visible_tools
 from paddock.gate.approvals import Approvals, Asker, CallContext
@@ -144,7 +145,7 @@ class Gate:
             carry_out_child=self._carry_out_child,
         )
         self.on_end: OnEnd | None = None
-        self._under_way: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
+        self._runs: dict[str, LiveRun] = {}
         self._ended = False
 
     def _make_flow(self, settings: Settings, engines: Engines) -> "FlowTracker":
@@ -214,41 +215,49 @@ class Gate:
             return self._make_outcome(request, await self._carry_out(request, watchers))
         if self._ended:
             raise PaddockError("this Paddock is closed; open another one")
-        task = asyncio.current_task()
-        over = self._under_way[task] = asyncio.get_running_loop().create_future()
+        run = self._runs[request.id] = LiveRun(request, asyncio.current_task())
         self.approvals.begin_run(request, asker)
         if self._flow is not None:
             self._flow.begin_run(request, client)
         try:
-            if self._claims is None:
-                return self._make_outcome(request, await self._carry_out(request, watchers))
-            async with self._claims.begin(request) as claim:
-                try:
-                    end = await self._carry_out(request, watchers._replace(claim=claim))
-                finally:
-                    if slot is not None:
-                        slot.give_back()  # what follows waits for the database
-                outcome = await claim.end(self._make_outcome(request, end))
-                await self._claims.confirm_record()  # what has run cannot be taken back
-                return outcome
+            with call_when_set(watchers.stop, run.stop.set):
+                return await self._execute_run(request, watchers._replace(live=run, stop=run.stop))
         finally:
             self.approvals.end_run(request)
             if self._flow is not None:
                 self._flow.end_run(request)
-            del self._under_way[task]
-            over.set_result(None)
+            del self._runs[request.id]
+            run.ended.set_result(None)
+
+    async def _execute_run(self, request: ExecutionRequest, watchers: Watchers) -> Outcome:
+        """Run a request of a person or an agent, claimed among the machines of a cluster if there is one."""
+        if self._claims is None:
+            return self._make_outcome(request, await self._carry_out(request, watchers))
+        async with self._claims.begin(request) as claim:
+            try:
+                end = await self._carry_out(request, watchers._replace(claim=claim))
+            finally:
+                if watchers.slot is not None:
+                    watchers.slot.give_back()  # what follows waits for the database
+            outcome = await claim.end(self._make_outcome(request, end))
+            await self._claims.confirm_record()  # what has run cannot be taken back
+            return outcome
+
+    @property
+    def runs(self) -> Mapping[str, LiveRun]:
+        """The requests of people and agents that have not ended, by their ids, oldest first."""
+        return self._runs
 
     async def aclose(self) -> None:
         """Cancel the tasks of all top-level requests; return when they have ended and are recorded."""
         self._ended = True
         own = asyncio.current_task()
-        others = {
-            task: over for task, over in self._under_way.items() if task is not None and task is not own
-        }
-        for task in others:
-            task.cancel("Paddock is closed")
+        others = [run for run in self._runs.values() if run.task is not None and run.task is not own]
+        for run in others:
+            if run.task is not None:
+                run.task.cancel("Paddock is closed")
         if others:
-            await run_shielded(asyncio.wait(others.values()))
+            await run_shielded(asyncio.wait([run.ended for run in others]))
 
     def _make_outcome(self, request: ExecutionRequest, end: _RequestEnd) -> Outcome:
         if isinstance(end.result, Outcome):
@@ -269,6 +278,8 @@ class Gate:
         self, request: ExecutionRequest, on_result: "OnResult", on_progress: "OnProgress | None" = None
     ) -> RawResult:
         """Return the result of a program's call. It needs no outcome: there may be thousands of calls."""
+        if (run := self._runs.get(request.root or "")) is not None:
+            run.calls += 1
         end = await self._carry_out(request, Watchers(on_result=on_result, on_progress=on_progress))
         if end.written is not None and self.on_end is not None:
             self.on_end(request, end.result)
@@ -314,7 +325,11 @@ class Gate:
         if admission is None:
             return await self._run_decided(request, decision, watchers)
         queued = time.perf_counter()
+        if watchers.live is not None:
+            watchers.live.queued = True
         async with admission as admitted:
+            if watchers.live is not None:
+                watchers.live.queued = False
             waits = dict(watchers.waits or {})
             waits["queue_ms"] = round(waits.get("queue_ms", 0) + _count_ms(queued), 3)
             if isinstance(admitted, RawResult):

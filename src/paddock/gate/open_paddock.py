@@ -24,6 +24,7 @@ from paddock.foundation.forced_exit import do_before
 from paddock.gate.change_sets import ChangeSets
 from paddock.gate.gate import Engines, Gate
 from paddock.gate.guest_service import GuestService
+from paddock.gate.live_runs.endpoint import Entry, show_paddock
 from paddock.gate.processes import Processes, own_directories, own_files
 from paddock.gate.program_service import ProgramService
 from paddock.gate.script_tool_service import Scripts
@@ -301,10 +302,10 @@ async def open_paddock(
             facts = SessionFacts(
                 *(output.artifacts, servers.list_configured, processes.prove_tier),
                 *(lambda: flowing.flows, lambda: flowing.temporals),
-                *(commands, outgoing.json, parts.audit_name),
+                *(commands, outgoing.json, None if server is None else server.settings.sdk, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            changes = ChangeSets(settings, outgoing.text)
+            changes = ChangeSets(settings, outgoing.text, processes.open_sandbox, own)
             engines = Engines(guests, servers, programs, scripts, services, output.results, changes)
             watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger
@@ -319,12 +320,17 @@ async def open_paddock(
                 _make_confined, settings, workspace, processes.open_sandbox, gate.watch_server
             )
             servers.take_tools(outgoing.text)
-            async with Events(gate.execute, services.webhooks_of) as events, aclosing(gate):
+            notifies = bool(settings.approvals.notify)
+            async with (
+                Events(gate.execute, services.webhooks_of, notifies=notifies) as events,
+                aclosing(gate),
+            ):
                 gate.on_end = events.on_end
+                gate.approvals.on_waiting = events.on_waiting
                 told = watch.metrics if watch else None
                 own_parts = gate, servers, processes, output, scripts, programs
                 record = RecordWatch(ledger, settings.audit)
-                yield OpenPaddock(
+                opened = OpenPaddock(
                     *own_parts,
                     events=events,
                     outgoing=outgoing,
@@ -333,5 +339,7 @@ async def open_paddock(
                     changes=changes,
                     metrics=told,
                 )
+                with show_paddock(Entry(opened, workspace, "" if server is None else server.user)):
+                    yield opened
         finally:
             await run_shielded(_close_all(closing, watch))

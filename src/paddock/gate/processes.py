@@ -155,6 +155,11 @@ class Processes:
         self._sandbox, self._close = sandbox, sandbox.close
         return sandbox
 
+    @property
+    def proved_tier(self) -> "Tier | None":
+        """The tier that was proved; None before the first use."""
+        return None if self._sandbox is None else self._sandbox.tier
+
     async def prove_tier(self) -> "Tier":
         """Return the proved tier. Raises the errors of `open_sandbox`."""
         return (await self.open_sandbox()).tier

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from paddock.engines.live_run import WITHDRAWN
 from paddock.foundation.fair_slots import Bound, FairSlots, NoSlotError, Slot
 from paddock.model.canonical import in_order
 from paddock.model.errors import ArtifactError, ArtifactStoreError
@@ -42,9 +43,6 @@ BUSY_ERROR_NAME = "Busy"
 """Error of a program that got no slot."""
 MAX_WAITING_BYTES = 256 * MIB
 """Maximum size of all waiting programs together, with their arguments and standard input, in bytes."""
-WITHDRAWN = ErrorInfo(
-    name="Cancelled", message="It was cancelled while it waited for its turn; nothing ran.", phase="decide"
-)
 
 _MAX_QUICK_BYTES = 64 * KIB
 """Maximum size of a result that is compressed faster than a thread starts."""
@@ -219,6 +217,8 @@ class ProgramService:
             ),
             on_output=watchers.on_output,
         )
+        if (live := watchers.live) is not None:
+            live.read_streams = recording.read_streams
         collector: FileCollector | None = None
         if work.has_workdir and not watchers.on_workdir:
             from paddock.record.output import work_files  # most programs leave no files
@@ -234,13 +234,14 @@ class ProgramService:
             shown: list[bytes] = []
             overlay = None
             session = self.find_session(request.actor, work.session or "")
-            if (terms if session is None else session).grants.access == "overlay":
+            if (terms if session is None else session).grants.has_overlay:
                 from paddock.gate.overlays import OverlayChanges  # most programs have no overlay
 
-                overlay = OverlayChanges(self._overlay, request.id, self._hide)
+                overlay = OverlayChanges(self._overlay, request, self._hide)
             sinks = Sinks(
                 *(stdout, recording.stderr, files, shown.append, watchers.on_workdir),
                 overlay=overlay.make_run() if overlay else None,
+                on_start=None if live is None else live.take_measure,
             )
             in_session, stop = work.session is not None, watchers.stop
             running = self.sessions.run(request.actor, task, sinks, stop) if in_session else None
@@ -338,6 +339,11 @@ class ProgramService:
     def list_sessions(self, actor: str) -> tuple[SessionInfo, ...]:
         """Return the open sessions of an actor."""
         return () if self._sessions is None else self._sessions.describe_open(actor)
+
+    @property
+    def open_sessions(self) -> "ProgramSessions | None":
+        """The table of sessions; None before the first one was opened."""
+        return self._sessions
 
     async def list_session_files(self, actor: str, handle: str) -> tuple[OutputFile, ...]:
         """Return all files of a session. Raises PaddockError for one that has ended."""

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from paddock.engines.live_run import LiveRun
     from paddock.foundation.fair_slots import Slot
     from paddock.gate.cluster_claims import RequestClaim
     from paddock.gate.program_calls import OnResult
@@ -55,6 +56,8 @@ class Watchers(NamedTuple):
     """Whether a program is not refused under load: it waits for its slot as long as that takes."""
     max_wait_ms: int | None = None
     """Maximum wait of a program for its slot, in milliseconds; None for the maximum of the settings."""
+    live: "LiveRun | None" = None
+    """Shows the run while it lasts."""
     slot: "Slot | None" = None
     """A slot that its caller took for it; the request waits for no other with the same bound."""
     on_workdir: "Callable[[Path], None] | None" = None

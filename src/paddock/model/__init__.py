@@ -5,6 +5,7 @@ Read `request`, `outcome` and `status` first; `base` is the base of all. In grou
     work        program, computation, tool, session, work_files, requirements, languages, fields: what a request
                 may ask for
     policy      limits, network, directories, approval, flow
+    now         live_runs, process_use: what processes tell each other about what runs
     results     process, artifact, changes, change_set, starvation, outcome_html, capture;
                 sandbox: what `paddock doctor` found
     names       ids, aliases, compat, host_names, addresses, urls

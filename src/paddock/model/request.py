@@ -412,8 +412,8 @@ class ExecutionRequest(Value):
     actor: str = "local"
     """Who sent it: a user, a client's name, a schedule."""
     surface: str = "library"
-    """Its surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, or `guest` for a
-    program's own call."""
+    """Its surface: `cli`, `mcp`, `http`, `library`, `web` for the owner's page, `sequence`, `temporal` for schedules,
+    `webhook`, or `guest` for a program's own call."""
     workspace: Path
     work: Work
     caller: Caller | None = None

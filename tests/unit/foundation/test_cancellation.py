@@ -7,6 +7,7 @@ import pytest
 
 from paddock.engines.sdk.events import Events
 from paddock.foundation.cancellation import (
+    Stop,
     call_when_set,
     cancel_all,
     run_shielded,
@@ -96,7 +97,8 @@ def test_deliveries_have_ended_when_a_session_is_left_by_a_cancellation():
     assert ([events.dropped for events in told], ended) == ([1], ["webhook.deliver"])
 
 
-def test_a_stop_cuts_work_short_and_waits_for_its_end():
+@pytest.mark.parametrize("make_stop", [asyncio.Event, Stop])
+def test_a_stop_cuts_work_short_and_waits_for_its_end(make_stop):
     told = []
 
     async def works():
@@ -107,9 +109,10 @@ def test_a_stop_cuts_work_short_and_waits_for_its_end():
             told.append("ended")
 
     async def main():
-        stop = asyncio.Event()
+        stop = make_stop()
         running = asyncio.create_task(unless_stopped(works(), stop))
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         stop.set()
         return await running, told
 
@@ -122,9 +125,40 @@ def test_work_that_ends_first_is_answered_with_and_without_a_stop():
         return 42
 
     async def main():
-        return [await unless_stopped(works(), stop) for stop in (None, asyncio.Event())]
+        return [await unless_stopped(works(), stop) for stop in (None, asyncio.Event(), Stop())]
 
-    assert asyncio.run(main()) == [42, 42]
+    assert asyncio.run(main()) == [42, 42, 42]
+
+
+@pytest.mark.parametrize("make_stop", [asyncio.Event, Stop])
+def test_a_stop_that_is_set_already_cuts_work_short(make_stop):
+    async def main():
+        stop, called = make_stop(), []
+        stop.set()
+        with call_when_set(stop, lambda: called.append(1)):
+            assert called == []
+            for _ in range(3):
+                await asyncio.sleep(0)
+        with call_when_set(stop, lambda: called.append(2)):
+            pass
+        await asyncio.sleep(0)
+        return await unless_stopped(asyncio.Event().wait(), stop), called
+
+    assert asyncio.run(main()) == (None, [1])
+
+
+def test_a_stop_calls_each_callback_of_a_context_once():
+    async def main():
+        stop, called = Stop(), []
+        with call_when_set(stop, lambda: called.append("outer")):
+            with call_when_set(stop, lambda: called.append("left")):
+                pass
+            with call_when_set(stop, lambda: called.append("inner")):
+                stop.set()
+                stop.set()
+        return called, stop.callbacks
+
+    assert asyncio.run(main()) == (["outer", "inner"], [])
 
 
 def test_whoever_waits_for_work_without_a_stop_cancels_it():

@@ -401,3 +401,32 @@ def test_names_of_who_is_behind_a_call_come_plain_to_who_is_asked() -> None:
     [question] = person.asked
     assert (question.actor, question.workspace) == ("a\\u202eda", "/w\\u202e")
     assert ledger.told[0][3]["actor"] == question.actor
+
+
+def test_a_question_that_waits_is_reported_once_and_one_that_is_answered_at_once_is_not() -> None:
+    reported: list[tuple[Question, Path]] = []
+    waits = asyncio.Event()
+
+    async def thinks(_question: Question) -> Answer:
+        await waits.wait()
+        return Answer(verdict="once", by="bob")
+
+    def report(question: Question, workspace: Path) -> None:
+        reported.append((question, workspace))
+        waits.set()
+
+    async def work(approvals: Approvals) -> bool:
+        approvals.on_waiting = report
+        return (await approvals.settle(call(), ASKING)).allowed
+
+    assert with_approvals(work, thinks)
+    [(question, workspace)] = reported
+    assert (question.what, question.request, question.run, workspace) == (
+        "call git/push",
+        "01",
+        "00",
+        Path("/w"),
+    )
+    assert with_approvals(work, Person("once"))
+    assert not with_approvals(work, None)
+    assert reported == [(question, workspace)]

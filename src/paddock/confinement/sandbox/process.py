@@ -17,12 +17,15 @@ from paddock.confinement.sandbox.protocol import ByteSink, Streams
 from paddock.model.errors import explain_start_failure
 from paddock.model.outcome import SandboxFacts, Status
 from paddock.model.process import Ceiling, ProcessLimits, ProcessResult, ProcessUsage
+from paddock.model.process_use import ProcessUse
 from paddock.model.program import CapturedStream
 
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
 """Maximum time until a job has started on a busy machine, in seconds. Its first turn may take so much longer."""
 _TURN_ENDS_WITHIN_S = 20.0
+_MEASURED_S = 0.5
+"""Maximum wait for the answer of a supervisor that measures its job, in seconds."""
 """Maximum time until a turn has ended on a busy machine before the supervisor counts as lost, in seconds."""
 GRACE_S = 1.0
 """Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds.
@@ -95,6 +98,7 @@ class RunningProcess:
         self._pipes: tuple[InputWriter, OutputReader, OutputReader] | None = None
         self._exceeded: Callable[[str], None] | None = None
         self._turn_usage: asyncio.Future[ProcessUsage] | None = None
+        self._use: asyncio.Future[ProcessUse] | None = None
         self._state: Literal["running", "paused", "between turns"] = "running"
         self.resident_bytes = 0
         """Memory of the job at the end of its last turn."""
@@ -164,6 +168,16 @@ class RunningProcess:
         self._state = "running"
         self._expect_message(timeout_ms / 1000)
         self._tell(f"begin_turn:{timeout_ms},{cpu_ms}")
+
+    async def measure(self) -> ProcessUse | None:
+        """Return what the processes of the job use now; None after its end, or if the supervisor does not answer."""
+        if self.result.done():
+            return None
+        if self._use is None or self._use.done():
+            self._use = self._loop.create_future()
+            self._tell("measure")
+        await asyncio.wait({self._use, self.result}, timeout=_MEASURED_S, return_when=asyncio.FIRST_COMPLETED)
+        return self._use.result() if self._use.done() else None
 
     def interrupt(self) -> None:
         """Send SIGINT to the program and the processes of its group, as a terminal does at Ctrl-C."""
@@ -255,6 +269,12 @@ class RunningProcess:
                 if self._turn_usage is not None and not self._turn_usage.done():
                     self.resident_bytes, self.hidden = report.resident_bytes, tuple(report.hidden)
                     self._turn_usage.set_result(_make_usage(report))
+            case "measured":
+                if self._use is not None and not self._use.done():
+                    with contextlib.suppress(ValueError, TypeError):  # a malformed report is no answer
+                        self._use.set_result(
+                            ProcessUse(int(report.resident_bytes), float(report.cpu_user_ms))
+                        )
             case "limit_exceeded":
                 (self._exceeded or self.kill)(report.why)
             case "listening":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from paddock.model.network import HostGrant
 from paddock.model.outcome import SandboxFacts
 from paddock.model.process import ProcessGrants, ProcessLimits, ProcessResult
+from paddock.model.process_use import MeasureUse
 from paddock.model.sandbox import Tier
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ OnProxySocket = Callable[[socket.socket, Pausable | None], None]
 argument pauses the process and its time limit while a person is asked; None if the sandbox cannot do that."""
 
 
+OnStart = Callable[[MeasureUse], None]
+"""Receives what measures the processes of a program. Must not block or raise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Streams:
     """Standard input of a process, and the receivers of its output."""
@@ -70,6 +75,8 @@ class Streams:
     closes it."""
     on_proxy_socket: OnProxySocket | None = None
     """Receives, with the grant `hosts`, the listening socket of the proxy of this process."""
+    on_start: OnStart | None = None
+    """Receives what measures its processes, when it has started. A sandbox that cannot measure them leaves it alone."""
 
 
 class HostProxy(Protocol):

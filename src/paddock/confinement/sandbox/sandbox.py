@@ -226,6 +226,8 @@ class KernelSandbox:
             if not kept:
                 slot.release()
             raise _explain_refusal(error) from error
+        if streams.on_start is not None:
+            streams.on_start(process.measure)
         return process
 
     def _open_shared_files(self, guarded: Sequence[GuardedFolder], process: RunningProcess) -> list[int]:

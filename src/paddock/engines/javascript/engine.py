@@ -24,6 +24,7 @@ from paddock.engines.javascript.parse import Parser, ProgramError
 from paddock.engines.javascript.pool import WorkerPool
 from paddock.engines.javascript.task import GuestTask, Host
 from paddock.engines.javascript.worker_client import Worker
+from paddock.engines.live_run import WITHDRAWN
 from paddock.foundation.cancellation import call_when_set
 from paddock.foundation.fair_slots import Bound, FairSlots, Slot
 from paddock.model.outcome import ErrorInfo, OnConsole, RawResult, SandboxFacts, Status
@@ -147,9 +148,13 @@ class GuestEngine:
         make_turn: "Callable[[Worker], GuestTurn]",
         stop: asyncio.Event | None,
     ) -> RawResult:
-        async with self._take_slot(task) as slot:
+        async with self._take_slot(task, stop) as slot:
+            if slot is None:
+                return RawResult(status=Status.CANCELLED, error=WITHDRAWN)
             worker = await self._pool.take(profile)
             try:
+                if task.live is not None:
+                    task.live.measure = worker.measure
                 facts, turn = _facts(task.grants.jit, self._pool.landlock_abi(profile)), make_turn(worker)
                 with self._occupy(worker), call_when_set(stop, turn.stop):
                     return await turn.run_in_own_worker(_Placed(slot, worker), facts)
@@ -159,14 +164,24 @@ class GuestEngine:
                 asyncio.get_running_loop().call_soon(worker.end)
 
     @asynccontextmanager
-    async def _take_slot(self, task: GuestTask) -> AsyncGenerator[Slot]:
-        """Wait for a slot, unless the task has one, and add that time to its waits. Hold it during the context."""
+    async def _take_slot(self, task: GuestTask, stop: asyncio.Event | None) -> AsyncGenerator[Slot | None]:
+        """Wait for a slot, unless the task has one, and add that time to its waits. Hold it during the context.
+
+        Enters with None, without a slot, if `stop` is set during the wait.
+        """
         bound = self._bounds[task.depth]
         if task.slot is not None and bound in task.slot.bounds:
             yield task.slot
             return
-        slot = await self._slots.enter(task.actor, bound, patient=True)
-        assert slot is not None  # nothing stops the wait
+        live = task.live
+        if live is not None:
+            live.queued = True
+        slot = await self._slots.enter(task.actor, bound, stop=stop, patient=True)
+        if live is not None:
+            live.queued = False
+        if slot is None:
+            yield None
+            return
         if task.waits is not None:
             task.waits["queue_ms"] = round(task.waits.get("queue_ms", 0) + slot.waited_ms, 3)
         try:
@@ -214,7 +229,11 @@ class GuestEngine:
         if task.check is not None and (wrong := await task.check(program)) is not None:
             return RawResult(status=Status.FAILED, error=wrong)
         worker = held.worker
-        async with self._take_slot(task) as slot:
+        async with self._take_slot(task, stop) as slot:
+            if slot is None:
+                return RawResult(status=Status.CANCELLED, error=WITHDRAWN)
+            if task.live is not None:
+                task.live.measure = worker.measure
             execution = GuestExecution(
                 worker,
                 task,

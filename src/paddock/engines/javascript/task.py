@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from paddock.engines.live_run import LiveRun
 from paddock.engines.run_clock import RunClock
 from paddock.foundation.fair_slots import Slot
 from paddock.model.base import Json
@@ -92,6 +93,8 @@ class GuestTask:
     """Receives how long it waited for its turn, `queue_ms`, in milliseconds."""
     slot: Slot | None = None
     """A slot that its caller took for it."""
+    live: LiveRun | None = None
+    """Shows whether it waits, and what its worker uses, while it runs."""
     tape: "Tape | None" = None
     """Gets what the program does, whose clock is that of the tape; None for a program that is not recorded."""
     replies: "RecordedReplies | None" = None

@@ -15,6 +15,7 @@ from paddock.confinement.sandbox.processors import count_processors
 from paddock.engines.javascript import frames
 from paddock.model.errors import NO_MORE_FILES, EngineError, PaddockError
 from paddock.model.limits import GuestLimits
+from paddock.model.process_use import ProcessUse
 from paddock.model.starvation import UNSPENT, Spent, describe_starvation, is_starved
 
 _STDERR_BYTES = 4096
@@ -184,6 +185,11 @@ class Worker(asyncio.BufferedProtocol):
         except OSError:
             return 0
         return int(found[1]) * 1024 if found else 0
+
+    async def measure(self) -> ProcessUse | None:
+        """Return what the process uses now; None after its end."""
+        cost = self.cost()
+        return None if cost is None else ProcessUse(self.resident_bytes(), cost.cpu_ms)
 
     def interrupt(self) -> None:
         """End the JavaScript that the process runs now. Does nothing after its end."""

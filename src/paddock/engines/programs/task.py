@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.confinement.sandbox.protocol import ByteSink, HostProxy, OnProxySocket, OpenHosts
+from paddock.confinement.sandbox.protocol import ByteSink, HostProxy, OnProxySocket, OnStart, OpenHosts
 from paddock.model.errors import EngineError
 from paddock.model.limits import KIB, MIB
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -80,7 +80,8 @@ class ProgramTask(NamedTuple):
         inside = given.access != "none"
         beside = given.directories
         written = tuple(each.path for each in beside if each.access == "workspace-write")
-        read = tuple(each.path for each in beside if each.access != "workspace-write")
+        overlaid = tuple(each.path for each in beside if each.access == "overlay")
+        read = tuple(each.path for each in beside if each.access == "read-only" and each.path not in overlaid)
         return ProcessGrants(
             workspace=self.workspace if inside else None,
             access=given.access,
@@ -88,7 +89,8 @@ class ProgramTask(NamedTuple):
             network=given.network,
             readable=(*(toolchain.prefixes if toolchain else ()), *read),
             writable=written,
-            searched=(*read, *written),
+            overlaid=overlaid,
+            searched=(*read, *written, *overlaid),
             still=toolchain.still if toolchain and given.writes_files else (),
         )
 
@@ -137,3 +139,5 @@ class Sinks(NamedTuple):
     """Receives the path of that directory, in a thread, as the program left it."""
     overlay: "OverlayRun | None" = None
     """Keeps the changes of a program with the access `overlay`."""
+    on_start: OnStart | None = None
+    """Receives what measures its processes, once they have started."""

@@ -1,15 +1,24 @@
-"""Report the events of a session to webhooks: each delivery is a separate request, decided and recorded."""
+"""Report the events of a session to webhooks: each delivery is a separate request, decided and recorded.
+
+on_end       a request has ended: `script.finished`, `sequence.finished`, `signal.captured`
+on_waiting   a question waits for a person: `approval.waiting`, and a message to the channels of `approvals.notify`
+
+No event contains more than its question or its result, without secrets.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Self
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
 
 from paddock.engines.sdk.requests import options_of
 from paddock.foundation.cancellation import run_shielded
+from paddock.model.approval import Question
 from paddock.model.base import Json
 from paddock.model.errors import PaddockError
 from paddock.model.outcome import Outcome, RawResult
-from paddock.model.request import ExecutionRequest, GuestRun, SdkCall
+from paddock.model.request import Calls, ExecutionRequest, GuestRun, SdkCall
+from paddock.model.texts import cut_middle
 
 MAX_WAITING = 100
 """Maximum number of deliveries that run or wait; further events are dropped."""
@@ -17,7 +26,24 @@ _MAX_CONCURRENT = 4
 _FAREWELL_S = 10.0
 """Maximum time for deliveries after the end of the session, in seconds."""
 
+SURFACE: Literal["webhook"] = "webhook"
+"""Surface of the requests that report something."""
+_TITLE_CHARS = 200
+_BODY_CHARS = 1000
+_REPORTED = ("id", "run", "actor", "surface", "what", "details", "reasons", "rule", "scopes", "wait_ms")
+"""Fields of a question that its event has. Its texts contain no secret and no path of this machine's workspace."""
+
 Execute = Callable[[ExecutionRequest], Awaitable[Outcome]]
+
+
+class _Cause(NamedTuple):
+    """The request that something is reported of."""
+
+    request: str
+    run: str
+    actor: str
+    workspace: Path
+    calls: Calls = "run"
 
 
 class Events:
@@ -26,9 +52,13 @@ class Events:
     `registered` returns the ids of an event's webhooks.
     """
 
-    def __init__(self, execute: Execute, registered: Callable[[str], list[str]]) -> None:
+    def __init__(
+        self, execute: Execute, registered: Callable[[str], list[str]], *, notifies: bool = False
+    ) -> None:
+        """`notifies`: questions that wait are also sent to notification channels."""
         self._execute = execute
         self._registered = registered
+        self._notifies = notifies
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._tasks: set[asyncio.Task[None]] = set()
         self.dropped = 0
@@ -48,18 +78,39 @@ class Events:
         found = event_of(request, result)
         if found is None:
             return
-        event, data = found
+        root = request.root or request.id
+        cause = _Cause(request.id, root, request.actor, request.workspace, request.calls)
+        self._report(cause, *found)
+
+    def on_waiting(self, question: Question, workspace: Path) -> None:
+        """Handle a question that begins to wait; returns at once. Questions about reports are not reported."""
+        if question.surface == SURFACE:
+            return
+        cause = _Cause(question.request, question.run, question.actor, workspace)
+        self._report(cause, "approval.waiting", question.model_dump(mode="json", include=set(_REPORTED)))
+        if self._notifies:
+            title = cut_middle(f"Waits for your approval: {question.what}", _TITLE_CHARS)
+            body = cut_middle(
+                f"Asked by {question.actor or 'a client'}: {'; '.join(question.reasons)}", _BODY_CHARS
+            )
+            self._send(cause, SdkCall(method="notify.approval", arguments=(title, body)))
+
+    def _report(self, cause: _Cause, event: str, data: Json) -> None:
+        """Begin the deliveries of an event."""
         try:
             webhooks = self._registered(event)
         except PaddockError:
             webhooks, self.dropped = [], self.dropped + 1
         for webhook in webhooks:
-            if len(self._tasks) >= MAX_WAITING:
-                self.dropped += 1
-                continue
-            task = asyncio.get_running_loop().create_task(self._deliver_event(request, webhook, event, data))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._send(cause, SdkCall(method="webhook.deliver", arguments=(webhook, event, data)))
+
+    def _send(self, cause: _Cause, work: SdkCall) -> None:
+        if len(self._tasks) >= MAX_WAITING:
+            self.dropped += 1
+            return
+        task = asyncio.get_running_loop().create_task(self._execute_report(cause, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def __aenter__(self) -> Self:
         return self
@@ -76,13 +127,12 @@ class Events:
             if self._tasks:
                 await run_shielded(asyncio.wait(self._tasks))
 
-    async def _deliver_event(self, cause: ExecutionRequest, webhook: str, event: str, data: Json) -> None:
-        work = SdkCall(method="webhook.deliver", arguments=(webhook, event, data))
+    async def _execute_report(self, cause: _Cause, work: SdkCall) -> None:
         request = ExecutionRequest(
-            parent=cause.id,
-            root=cause.root or cause.id,
+            parent=cause.request,
+            root=cause.run,
             actor=cause.actor,
-            surface="webhook",
+            surface=SURFACE,
             workspace=cause.workspace,
             work=work,
             calls=cause.calls,

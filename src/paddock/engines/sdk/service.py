@@ -31,7 +31,7 @@ from paddock.model.path_privacy import hide_paths, shorten_paths
 from paddock.model.request import ExecutionRequest, SdkCall
 from paddock.model.texts import explain
 from paddock.policy.redaction.known import KnownSecrets
-from paddock.policy.settings.schema import Settings
+from paddock.policy.settings.schema import SdkSettings, Settings
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import OpenHosts
@@ -98,6 +98,8 @@ class SessionFacts(NamedTuple):
     """Commands of the settings; they get their secrets through the argument."""
     hide: Callable[[Json], Json]
     """Returns a value without secrets."""
+    owner: SdkSettings | None = None
+    """Settings of the server's owner, for one of its users: the owner's webhooks get the questions of all users."""
     audit_sink: str = ""
     """Name of the sink that keeps the record instead of the ledger; empty where none does."""
 
@@ -122,7 +124,10 @@ class Services:
             "webhook.register": self._register_webhook,
             "webhook.test": self._test_webhook,
         }
-        self._connected_methods: Mapping[str, ConnectedMethod] = {"notify.send": self._send_notification}
+        self._connected_methods: Mapping[str, ConnectedMethod] = {
+            "notify.approval": self._notify_approval,
+            "notify.send": self._send_notification,
+        }
         self._methods: Mapping[str, Method] = {
             "cir.capture": self._capture_signal,
             "cir.contradictions": self._find_contradictions,
@@ -153,15 +158,25 @@ class Services:
 
     @cached_property
     def _webhooks(self) -> "Webhooks":
+        return self._open_webhooks(self._settings.sdk)
+
+    def _open_webhooks(self, given: SdkSettings) -> "Webhooks":
         from paddock.engines.sdk.webhooks import Webhooks
 
-        given = self._settings.sdk
         hide, networks = self._facts.hide, given.webhook_networks
         return Webhooks(given.webhooks, networks, lambda: self._vault, self._secrets, hide)
 
     def webhooks_of(self, event: str) -> list[str]:
         """Return the ids of an event's webhooks. Raises ConfigurationError."""
-        return self._webhooks.list_ids(event) if self._settings.sdk.webhooks.exists() else []
+        own = self._webhooks.list_ids(event) if self._settings.sdk.webhooks.exists() else []
+        return [*own, *self._list_owners_webhooks(event)]
+
+    def _list_owners_webhooks(self, event: str) -> list[str]:
+        """Return the ids of an event's webhooks of the server's owner."""
+        owner = self._facts.owner
+        if event != "approval.waiting" or owner is None or not owner.webhooks.exists():
+            return []
+        return self._open_webhooks(owner).list_ids(event)
 
     def check(self, work: SdkCall) -> None:
         """Raise SdkError for a method that does not exist, or arguments of a wrong number or type."""
@@ -311,12 +326,33 @@ class Services:
     async def _deliver_webhook(self, request: ExecutionRequest, name: str, event: str, data: Json) -> Json:
         if request.caller is not None:
             raise SdkError("paddock.webhook.deliver is not available to programs; use webhook.test")
-        return await self._webhooks.deliver_event(name, event, data)
+        owner = self._facts.owner
+        is_owners = owner is not None and name in await asyncio.to_thread(self._list_owners_webhooks, event)
+        webhooks = self._open_webhooks(owner) if owner is not None and is_owners else self._webhooks
+        return await webhooks.deliver_event(name, event, data)
 
     async def _send_notification(
         self, request: ExecutionRequest, open_hosts: "OpenHosts", title: Json, body: Json
     ) -> Json:
         """Read `notify.send(title, body)`."""
+        return await self._notify(request, open_hosts, title, body, self._settings.sdk.notify)
+
+    async def _notify_approval(
+        self, request: ExecutionRequest, open_hosts: "OpenHosts", title: str, body: str
+    ) -> Json:
+        if request.caller is not None:
+            raise SdkError("paddock.notify.approval is not available to programs; use notify.send")
+        return await self._notify(request, open_hosts, title, body, self._settings.approvals.notify)
+
+    async def _notify(
+        self,
+        request: ExecutionRequest,
+        open_hosts: "OpenHosts",
+        title: Json,
+        body: Json,
+        channels: tuple[str, ...],
+    ) -> Json:
+        """Send a message through the first of some channels that is available."""
         from paddock.engines.sdk.notify import Tell, send_message
 
         names = {command.name for command in self._settings.sdk.commands}
@@ -335,7 +371,7 @@ class Services:
             return webhooks if name == "webhook" else partial(run, name) if name in names else None
 
         title, body = self._facts.hide(title), self._facts.hide(body)
-        return await send_message(title, body, self._settings.sdk.notify, os.environ, find_channel)
+        return await send_message(title, body, channels, os.environ, find_channel)
 
     def _capture_signal(self, body: Json, options: Json = None) -> Json:
         text, wishes = _check_text("cir.capture", "body", body), options_of(options, "cir.capture")

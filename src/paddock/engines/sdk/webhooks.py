@@ -25,7 +25,7 @@ from paddock.policy.redaction.known import KnownSecrets
 if TYPE_CHECKING:
     from paddock.engines.secrets.vault import Vault
 
-Event = Literal["script.finished", "sequence.finished", "signal.captured", "notification"]
+Event = Literal["script.finished", "sequence.finished", "signal.captured", "notification", "approval.waiting"]
 SCOPE = "webhooks"
 MAX_WEBHOOKS = 50
 SECRET_CHARS = 16

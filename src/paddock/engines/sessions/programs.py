@@ -172,14 +172,22 @@ class ProgramSessions(SessionTable):
             raise PaddockError(self.explain_end(actor, handle))
         return session
 
-    def read_file_now(self, actor: str, handle: str, path: str) -> bytes:
-        """Return the content of a file of a session.
+    def read_file_now(self, actor: str, handle: str, path: str, max_bytes: int = INPUT_BYTES) -> bytes:
+        """Return the content of a file of a session, also while a program runs in it.
 
-        Raises OSError, RequestError for a wrong path or a link, PaddockError.
+        Raises OSError, RequestError for a wrong path, a link and a larger file, PaddockError.
         """
         folder = self._require_session(actor, handle).interpreter.workdir
         with _refuse_wrong_path(path):
-            return read_below(folder, path, INPUT_BYTES)
+            return read_below(folder, path, max_bytes)
+
+    def list_files_now(self, actor: str, handle: str, max_files: int) -> list[tuple[str, int]]:
+        """Return paths and sizes of the first files of a session, also while a program runs in it.
+
+        Raises PaddockError.
+        """
+        folder = self._require_session(actor, handle).interpreter.workdir
+        return [(file.path, file.facts.st_size) for file in islice(walk_files(folder), max_files)]
 
     async def read_file(self, actor: str, handle: str, path: str) -> bytes:
         """Return the content of a file of a session, once nothing runs in it. Raises as `read_file_now`."""

@@ -127,6 +127,10 @@ class SessionTable:
         """Return the open sessions of an actor, the oldest first."""
         return [session for session in self._open.values() if session.actor == actor]
 
+    def list_all(self) -> list[OpenSession]:
+        """Return the open sessions of all actors, the oldest first."""
+        return [session for session in self._open.values() if not session.process.lost]
+
     async def open(
         self,
         actor: str,
@@ -271,19 +275,19 @@ class SessionTable:
 
     def describe_open(self, actor: str) -> tuple[SessionInfo, ...]:
         """Return the open sessions of an actor as they show them."""
-        now = time.monotonic()
-        return tuple(
-            SessionInfo(
-                id=session.id,
-                language=session.language,
-                executions=session.number,
-                running=not session.idle,
-                background=session.background,
-                memory_bytes=session.process.resident_bytes,
-                expires_in_s=round(max(0.0, self._compute_idle_s(session) - (now - session.used_at)), 3),
-            )
-            for session in self.list_open(actor)
-            if not session.process.lost
+        return tuple(self.describe(each) for each in self.list_open(actor) if not each.process.lost)
+
+    def describe(self, session: OpenSession) -> SessionInfo:
+        """Return an open session as it is shown."""
+        idle_s = time.monotonic() - session.used_at
+        return SessionInfo(
+            id=session.id,
+            language=session.language,
+            executions=session.number,
+            running=not session.idle,
+            background=session.background,
+            memory_bytes=session.process.resident_bytes,
+            expires_in_s=round(max(0.0, self._compute_idle_s(session) - idle_s), 3),
         )
 
     async def close_session(self, actor: str, handle: str) -> bool:

@@ -32,6 +32,19 @@ def open_store(settings: "Settings") -> "RecordingStore":
     return RecordingStore(settings.record, lambda: _find_key(settings))
 
 
+def read_recording(settings: "Settings", run: str, sha256: str) -> "RecordedRun":
+    """Return the recording of a run for a person who may see it; `sha256` is that in the record of its end.
+
+    Reads the disk. Raises RecordingError and VaultError.
+    """
+    from paddock.record.payloads.recorded_run import read_run
+
+    recorded = read_run(open_store(settings).read(run, sha256))
+    if recorded.run != run:
+        raise RecordingError(f"the recording of {run} is of another run")
+    return recorded
+
+
 def _find_key(settings: "Settings") -> bytes:
     """Return the key, which is made at the first use. Raises VaultError and RecordingError."""
     from paddock.engines.secrets.vault import open_vault

@@ -184,12 +184,14 @@ class GuestPrograms(Kind[GuestRun]):
             waits=watchers.waits,
             actor=request.actor,
             slot=watchers.slot,
+            live=watchers.live,
             check=None if check is None else check.decide,
             tape=tape,
         )
         unrecorded = ""
         try:
-            async with relay_console(context.outgoing, watchers.on_console) as console:
+            async with relay_console(context.outgoing, watchers.on_console) as relayed:
+                console = relayed if watchers.live is None else watchers.live.keep_lines(relayed)
                 if work.session is None:
                     result = await context.engines.guest.run(task, calls, console, watchers.stop)
                 else:

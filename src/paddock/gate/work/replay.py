@@ -122,6 +122,7 @@ class Replays(Kind[ReplayRun]):
             waits=watchers.waits,
             actor=request.actor,
             slot=watchers.slot,
+            live=watchers.live,
             tape=tape,
             replies=replies,
         )

@@ -15,7 +15,9 @@ from paddock.policy.settings.flow import FlowEffect, FlowLabel, FlowRule
 from paddock.policy.settings.merge import FLOW_RULES_KEY, name_rule
 from paddock.policy.settings.schema import Settings
 
-_SENDING_METHODS = frozenset({"notify.send", "webhook.deliver", "webhook.register", "webhook.test"})
+_SENDING_METHODS = frozenset(
+    {"notify.approval", "notify.send", "webhook.deliver", "webhook.register", "webhook.test"}
+)
 """Methods of the SDK that send something, or let it be sent later, to an address outside."""
 _STRICTNESS: tuple[FlowEffect, ...] = ("mark", "ask", "deny")
 

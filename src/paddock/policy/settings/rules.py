@@ -11,7 +11,7 @@ from paddock.model.languages import read_language
 from paddock.model.limits import Maximum
 from paddock.model.network import Network
 from paddock.model.program import Access
-from paddock.policy.settings.narrowing import Mark, OwnersPath
+from paddock.policy.settings.narrowing import FREE, Mark, OwnersPath
 
 
 class Rule(Value):
@@ -111,3 +111,6 @@ class ApprovalSettings(Value):
     """Maximum number of runs of one client that wait for an answer. A further one is refused at once."""
     directory: OwnersPath = Field(default_factory=lambda: user_state_path("paddock") / "approvals")
     """Directory of the questions for `paddock approve`; by default `paddock/approvals` in the state directory."""
+    notify: Annotated[tuple[str, ...], FREE, Mark.OWNERS_ONLY] = ()
+    """Notification channels for questions that begin to wait, in order of preference; the first one available is used.
+    They are those of `sdk.notify`, such as `["desktop"]`. Webhooks for `approval.waiting` need no channel."""

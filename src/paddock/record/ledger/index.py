@@ -3,7 +3,7 @@
     ledger    YYYY-MM-DD.ndjson ----.      records are read here, at the positions that the index returns, and are shown
                    |                |      only if they are intact and match the query
                    v                |
-    index     index.sqlite: position -> facts to search for, id -> positions
+    index     index.sqlite: position -> facts to search for, id -> positions, run -> its end and calls (`run_index.py`)
 
 Writers do not use the index. A reader first brings it up to date, which takes a fraction of a second for the records of
 a busy hour. A position is the day of a file and an offset in it, so that positions sort in the order of the chain.
@@ -23,9 +23,10 @@ import sqlite3
 import stat
 import time
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import date, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +35,7 @@ import orjson
 from paddock.foundation.files import is_ours
 from paddock.model.ids import sort_key
 from paddock.record.ledger.line_format import lines, open_regular, stat_files
+from paddock.record.ledger.run_index import ENTRY_KEYS, MAX_TIME_MS, RUN_SCHEMA, RunBatch
 
 INDEX_FILE_NAME = "index.sqlite"
 
@@ -41,7 +43,7 @@ T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
 """Called with the number of bytes of the ledger that have been read into the index, and the total."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the meaning of the tables; an index with another one is made again."""
 _PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL", "trusted_schema = OFF")
 """One process at a time uses the files. After a power failure the index may be out of date."""
@@ -55,13 +57,14 @@ _SCHEMA = (
     "CREATE TABLE record (place INTEGER PRIMARY KEY, facts INT NOT NULL, ms INT NOT NULL) STRICT",
     "CREATE INDEX record_facts ON record (facts, ms)",
     "CREATE TABLE name (key INT, place INT, PRIMARY KEY (key, place)) STRICT, WITHOUT ROWID",
+    *RUN_SCHEMA,
 )
 _MATCHING = """
     facts IN (
         SELECT id FROM facts WHERE (:event IS NULL OR event = :event) AND (:actor IS NULL OR actor = :actor)
         AND (:status IS NULL OR status = :status) AND (:server IS NULL OR server = :server)
         AND (:tool IS NULL OR tool = :tool OR server <> '' AND :tool IN (server || '/' || tool, server || '.' || tool))
-    ) AND ms >= :since AND place > :above AND place < :below
+    ) AND ms >= :since AND ms <= :until AND place > :above AND place < :below
     ORDER BY place DESC LIMIT :count
 """
 _NAMED = f"""
@@ -73,6 +76,7 @@ _AMONG_NEXT = f"""
     ) WHERE {_MATCHING}
 """
 """Only among the next records: frequent values are found there without sorting all of them."""
+_PLACES = "SELECT place FROM name WHERE key = ?"
 _ANYWHERE = f"SELECT place FROM record INDEXED BY record_facts WHERE {_MATCHING}"
 _FILES = (INDEX_FILE_NAME, f"{INDEX_FILE_NAME}-wal", f"{INDEX_FILE_NAME}-shm", f"{INDEX_FILE_NAME}-journal")
 _HASH_TAIL_BYTES = 80
@@ -82,8 +86,6 @@ _BATCH_BYTES = 16 * 1024 * 1024
 """Size of the part of the ledger that is read in one transaction, in bytes."""
 _CACHED_FACTS = 10_000
 _LOCK_WAIT_S = 5.0
-_MAX_TIME_MS = 2**53
-"""Time of a record whose time cannot be read, in milliseconds: later than any time in a query."""
 
 FACTS = ("event", "actor", "status", "server", "tool")
 Facts = tuple[str, str, str, str, str]
@@ -112,15 +114,16 @@ class _IndexedExtent(NamedTuple):
 
 def facts_of(members: dict[str, object]) -> Facts:
     """Return the facts of a record that can be searched for, by its event and fields; "" for a missing one."""
-    name = _short_text(members.get("name"))
-    kind = members.get("kind")
+    get = members.get
+    event, actor, status, name = get("event"), get("actor"), get("status"), get("name")
+    kind = get("kind")
+    # Spelled out, because it runs for every record of the ledger.
+    event = event if isinstance(event, str) else ""
+    actor = actor if isinstance(actor, str) else ""
+    status = status if isinstance(status, str) else ""
+    name = name if isinstance(name, str) else ""
     server, _, tool = name.partition("/") if kind == "server" else ("", "", name if kind == "tool" else "")
-    event, actor, status = (_short_text(members.get(key)) for key in ("event", "actor", "status"))
     return event, actor, status, server, tool
-
-
-def _short_text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def ask(directory: Path, question: "Callable[[LedgerIndex], T]", on_progress: OnProgress | None = None) -> T:
@@ -154,6 +157,12 @@ class LedgerIndex:
         self._directory = directory
         self._database = database
         self._facts: dict[Facts, int] = {}
+        self._works: dict[tuple[str, ...], int] = {}
+
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The tables, for queries of `run_index.py`."""
+        return self._database
 
     def places(
         self,
@@ -164,20 +173,22 @@ class LedgerIndex:
         count: int,
         after: int | None,
         newest_first: bool,
+        until: str = "",
     ) -> list[int]:
         """Return up to `count` positions of records after the position `after`, in order; see `place_of`.
 
-        `wanted` has values by the name of a fact, `since` is a record's `ts`, and `name` an id of the record, its
-        request or its parent.
+        `wanted` has values by the name of a fact, `since` and `until` are a record's `ts`, and `name` is an id of the
+        record, its request or its parent.
         """
         values = {
             **dict.fromkeys(FACTS),
             **wanted,
-            "key": _hash_name(name),
-            "since": _parse_milliseconds(since) if since else -_MAX_TIME_MS,
+            "key": hash_name(name),
+            "since": _parse_milliseconds(since) if since else -MAX_TIME_MS,
             "above": -1 if after is None or newest_first else after,
             "below": after if after is not None and newest_first else 2**63 - 1,
             "count": count,
+            "until": _parse_milliseconds(until) if until else 2**63 - 1,
         }
         found: list[int] = []
         for query in (_NAMED,) if name else (_AMONG_NEXT, _ANYWHERE):
@@ -186,6 +197,13 @@ class LedgerIndex:
             if len(found) == count:
                 break
         return found
+
+    def places_of(self, names: Iterable[str]) -> list[int]:
+        """Return the positions of all records with one of these ids, of the record, its request or its parent."""
+        found: set[int] = set()
+        for name in names:
+            found |= {place for (place,) in self._database.execute(_PLACES, (hash_name(name),))}
+        return sorted(found)
 
     def catch_up(self, on_progress: OnProgress | None) -> None:
         """Read the new part of the ledger into the index. Raises _OutdatedError if the index disagrees with it."""
@@ -243,6 +261,7 @@ class LedgerIndex:
         """Read the lines between two offsets into the index, and return the end of the last complete one."""
         records: list[tuple[int, int, int]] = []
         names: set[tuple[int, int]] = set()
+        runs = RunBatch(self._database, self._works)
         base = day << _OFFSET_BITS
         for line in lines(fd, start, end):
             if not line.whole:
@@ -260,10 +279,20 @@ class LedgerIndex:
                 start = line.end  # not a record
                 continue
             place, start = base + start, line.end
-            records.append((place, self._facts_id(facts), _parse_milliseconds(ts)))
-            names.update((_hash_name(name), place) for name in (id_, request, parent) if name)
+            at = _parse_milliseconds(ts)
+            records.append((place, self._facts_id(facts), at))
+            names.add((hash_name(id_), place))
+            if request:
+                names.add((_hash_repeated(request), place))
+            if parent:
+                names.add((_hash_repeated(parent), place))
+            elif facts[0] == "finished":
+                given = (members.get(key) for key in ENTRY_KEYS)
+                names.update((hash_name(value), place) for value in given if isinstance(value, str) and value)
+            runs.add(members, facts, place, at)
         self._database.executemany("INSERT INTO record VALUES (?, ?, ?)", records)
         self._database.executemany("INSERT INTO name VALUES (?, ?)", sorted(names))
+        runs.write()
         return start
 
     def _facts_id(self, facts: Facts) -> int:
@@ -296,6 +325,18 @@ class _OutdatedError(Exception):
 _DATABASE_ERRORS = (_OutdatedError, sqlite3.Error, ValueError, TypeError)
 """Errors of a damaged database, in which a value may have another type."""
 _UNREAD = _IndexedExtent(0, -1, 0, 0, b"")
+
+
+def ask_in_memory(directory: Path, question: Callable[[LedgerIndex], T]) -> T:
+    """Return the answer to a question from an index in memory, which takes a second for each 50,000 records.
+
+    For a directory that can have no index. Raises OSError for a ledger that cannot be read.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level="IMMEDIATE")) as database:
+        _make_tables(database)
+        index = LedgerIndex(directory, database)
+        index.catch_up(None)
+        return question(index)
 
 
 def _ask_locked(directory: Path, question: Callable[[LedgerIndex], T], on_progress: OnProgress | None) -> T:
@@ -363,10 +404,14 @@ def _hold_lock(directory: Path) -> Generator[None]:
         os.close(fd)
 
 
-def _hash_name(name: str) -> int:
+def hash_name(name: str) -> int:
     """Return the number by which a name is searched; several names may share it."""
     key = sort_key(name)
     return zlib.crc32(name.encode("utf-8", "surrogatepass")) if key is None else key
+
+
+_hash_repeated = lru_cache(maxsize=4096)(hash_name)
+"""For ids that occur in several records within a short time: those of requests."""
 
 
 def _parse_milliseconds(ts: str) -> int:
@@ -374,4 +419,4 @@ def _parse_milliseconds(ts: str) -> int:
     try:
         return round(datetime.fromisoformat(ts).timestamp() * 1000)
     except (ValueError, TypeError, OverflowError):
-        return _MAX_TIME_MS
+        return MAX_TIME_MS

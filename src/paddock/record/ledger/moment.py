@@ -16,8 +16,8 @@ def parse_moment(text: str) -> datetime:
         return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError(
             f"{text[:40]!r} is neither an age like `24h` or `7d` nor a date in ISO 8601"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

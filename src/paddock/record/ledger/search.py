@@ -44,6 +44,8 @@ class RecordFilter(Value):
     """Name of the server's tool, or of a script tool; also with its server, as `SERVER/TOOL` or `SERVER.TOOL`."""
     since: datetime | None = None
     """Earliest time, with a time zone."""
+    until: datetime | None = None
+    """Latest time, with a time zone."""
 
     def matches(self, record: AuditRecord) -> bool:
         """Return whether a record matches."""
@@ -60,6 +62,7 @@ class RecordFilter(Value):
             and self.request in (None, record.request)
             and self.name in (None, record.id, record.request, record.parent)
             and record.ts >= since_timestamp(self.since)
+            and (self.until is None or record.ts <= since_timestamp(self.until))
         )
 
     def facts(self) -> dict[str, str]:
@@ -74,18 +77,22 @@ def find(
     *,
     limit: int | None = None,
     newest_first: bool = True,
+    beyond: str = "",
     on_progress: OnProgress | None = None,
 ) -> Iterator[AuditRecord]:
-    """Yield the intact records that match, lazily, at most `limit`.
+    """Yield the intact records that match, lazily, at most `limit`; only those after the record with the id `beyond`.
 
-    Without a ledger there are none. Calls `on_progress` while the index is brought up to date. Raises LedgerError if
-    the ledger cannot be read or `since` has no time zone.
+    Without a ledger there are none, and after an unknown record neither. Calls `on_progress` while the index is brought
+    up to date. Raises LedgerError if the ledger cannot be read, or if `since` or `until` has no time zone.
     """
     since_timestamp(wanted.since)
-    if not directory.is_dir() or wanted == RecordFilter():
+    since_timestamp(wanted.until)
+    if not directory.is_dir() or (wanted == RecordFilter() and not beyond):
         return read(directory, limit=limit, newest_first=newest_first)
     count = _MAX_OFFSETS if limit is None else max(_MIN_OFFSETS, min(limit, _MAX_OFFSETS))
-    indexed = _IndexSearch(directory, wanted, count, newest_first=newest_first, on_progress=on_progress)
+    indexed = _IndexSearch(
+        directory, wanted, count, newest_first=newest_first, beyond=beyond, on_progress=on_progress
+    )
     return islice(indexed.records(), None if limit is None else min(limit, sys.maxsize))
 
 
@@ -99,6 +106,7 @@ class _IndexSearch:
         count: int,
         *,
         newest_first: bool,
+        beyond: str,
         on_progress: OnProgress | None,
     ) -> None:
         self._directory = directory
@@ -106,25 +114,32 @@ class _IndexSearch:
         self._count = count
         self._newest_first = newest_first
         self._on_progress = on_progress
+        self._beyond = beyond
+        """Id of the record after which to continue."""
         self._after: int | None = None
+        """Its position, once that is known."""
 
     def records(self) -> Iterator[AuditRecord]:
         """Yield the matching records."""
-        last: AuditRecord | None = None
         try:
             while places := ask(self._directory, self._find_places, self._on_progress):
-                for record in _records_at(self._directory, places):
+                for _, record in read_records_at(self._directory, places):
                     if self._wanted.matches(record):
-                        last = record
+                        self._beyond = record.id
                         yield record
                 self._after = places[-1]
         except NoIndexError:
-            yield from self._without_index(last)
+            yield from self._without_index()
         except OSError as error:
             raise explain_failed_call(error, self._directory, "read") from error
 
     def _find_places(self, index: LedgerIndex) -> list[int]:
         wanted = self._wanted
+        if self._beyond and self._after is None:
+            known = index.places({}, "", self._beyond, count=1, after=None, newest_first=True)
+            if not known:
+                return []
+            [self._after] = known
         return index.places(
             wanted.facts(),
             since_timestamp(wanted.since),
@@ -132,10 +147,11 @@ class _IndexSearch:
             count=self._count,
             after=self._after,
             newest_first=self._newest_first,
+            until=since_timestamp(wanted.until),
         )
 
-    def _without_index(self, last: AuditRecord | None) -> Iterator[AuditRecord]:
-        """Yield the matching records of the whole ledger, after the record `last`."""
+    def _without_index(self) -> Iterator[AuditRecord]:
+        """Yield the matching records of the whole ledger, after the last one that is known."""
         wanted = self._wanted
         all_of_it = read(
             self._directory,
@@ -144,20 +160,21 @@ class _IndexSearch:
             since=wanted.since,
             newest_first=self._newest_first,
         )
-        if last is not None:
-            all_of_it = islice(dropwhile(lambda record: record.id != last.id, all_of_it), 1, None)
+        if beyond := self._beyond:
+            all_of_it = islice(dropwhile(lambda record: record.id != beyond, all_of_it), 1, None)
         return filter(wanted.matches, all_of_it)
 
 
-def _records_at(directory: Path, places: Iterable[int]) -> Iterator[AuditRecord]:
-    """Yield the intact records that begin at positions of the index, which may be wrong."""
-    for name, group in groupby(filter(None, map(place_of, places)), key=lambda place: place.file):
+def read_records_at(directory: Path, places: Iterable[int]) -> Iterator[tuple[int, AuditRecord]]:
+    """Yield the intact records that begin at positions of the index, which may be wrong, with these positions."""
+    known = [(number, place) for number in places if (place := place_of(number)) is not None]
+    for name, group in groupby(known, key=lambda each: each[1].file):
         with open_regular(directory, name) as fd:
             if fd is None:
                 continue
-            for place in group:
+            for number, place in group:
                 if (record := _record_at(fd, place.offset)) is not None:
-                    yield record
+                    yield number, record
 
 
 def _record_at(fd: int, offset: int) -> AuditRecord | None:

@@ -163,7 +163,7 @@ def _format_second(second: int) -> str:
 
 
 def since_timestamp(since: datetime | None) -> str:
-    """Return the earliest `ts` that `since` permits. Raises LedgerError if it has no time zone."""
+    """Return the `ts` of a limit in time; "" for none. Raises LedgerError if it has no time zone."""
     if since is None:
         return ""
     if since.tzinfo is None:

@@ -27,6 +27,7 @@ import fcntl
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,6 +61,8 @@ CLOCK_S: Final = 60
 """Maximum distance of a record's time from the day of its file, in seconds: it may be from just before midnight."""
 MAX_FINDINGS: Final = 1000
 """Maximum problems, and maximum notes, in a report; the last one says if there are more."""
+_PROGRESS_LINES = 1000
+"""Number of lines between two reports of progress."""
 _F = TypeVar("_F")
 _FIRST = b'{"v":1,"seq":1,'
 """Beginning of the first record of a chain."""
@@ -154,8 +157,10 @@ class _DateCheck:
         return first
 
 
-def verify(directory: Path) -> Report:
+def verify(directory: Path, on_progress: Callable[[int, int], None] | None = None) -> Report:
     """Check the ledger in `directory` and report everything that is wrong with it.
+
+    Calls `on_progress` now and then with the number of bytes that were checked, and the total.
 
     Raises LedgerError if the directory does not exist or cannot be read. Wrong content of its files is a finding.
     """
@@ -166,7 +171,7 @@ def verify(directory: Path) -> Report:
         archived = _find_days_before(directory, sizes)
         if archived:
             walk.seq, walk.hash = archived[-1].last_seq, archived[-1].last_hash
-        walk.files(directory, sizes)
+        walk.files(directory, sizes, on_progress)
         walk.end()
     except OSError as error:
         raise explain_failed_call(error, directory, "read") from error
@@ -266,21 +271,35 @@ class LedgerCheck(ChainCheck):
             archived=archived,
         )
 
-    def files(self, directory: Path, sizes: dict[str, int]) -> None:
+    def files(
+        self,
+        directory: Path,
+        sizes: dict[str, int],
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
         """Check files, each up to a size. Raises OSError."""
+        done, total = 0, sum(sizes.values())
+
+        def report_read(read: int) -> None:
+            if on_progress is not None:
+                on_progress(done + read, total)
+
         for name, size in sizes.items():
             with open_regular(directory, name) as fd:
                 if fd is not None:
-                    self.file(name, fd, size)
+                    self.file(name, fd, size, report_read)
                 elif os.path.lexists(directory / name):
                     self.problem(name, None, None, "is not a regular file")
                 else:
                     self.problem(name, None, None, "was removed during the check")
+            done += size
 
-    def file(self, name: str, fd: int, size: int) -> None:
-        """Check the next file. Raises OSError."""
+    def file(self, name: str, fd: int, size: int, report_read: Callable[[int], None]) -> None:
+        """Check the next file, and report now and then how many bytes were read. Raises OSError."""
         day = _DateCheck(name)
         for number, line in enumerate(lines(fd, 0, size), 1):
+            if number % _PROGRESS_LINES == 0:
+                report_read(line.end)
             try:
                 record = parse_record(line.data, whole=line.whole)
             except DamagedError as damage:

@@ -182,6 +182,10 @@ class Recording:
         track = self._tracks[stream]
         return track.ends.make_captured(track.written)
 
+    def read_streams(self) -> tuple[CapturedStream, ...]:
+        """Return head and tail of both streams so far."""
+        return tuple(map(self.make_captured, STREAMS))
+
     @property
     def redactions(self) -> int:
         """Number of secrets removed so far."""

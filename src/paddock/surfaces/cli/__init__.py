@@ -8,10 +8,10 @@ and a command such as `run`. It opens Paddock with `run_request.carry_out` or `o
     out      stream_output, streams, terminal, output_files, table, folding, help, failure
 
 Files of commands, by name (but `script` is in `scripts`, and `completion` in `completions`): run, exec, repl, compute,
-batch, tool, scripts, sequence, temporal, serve, ui, sessions, tokens, servers, servers_tools, servers_resources,
-servers_login, install, completions, vault, webhook, policy (and flows), approve, config, doctor, runtimes, packages,
-output, audit, changes, cluster, cluster_record, replay, record, script_tests. `clients` edits the configuration files
-of MCP clients.
+batch, tool, scripts, sequence, temporal, serve, ui, ps, stop, sessions, tokens, servers, servers_tools,
+servers_resources, servers_login, install, completions, vault, webhook, policy (and flows), approve, config, doctor,
+runtimes, packages, output, audit, changes, cluster, cluster_record, replay, record, script_tests. `clients` edits the
+configuration files of MCP clients.
 """
 
 import gc

@@ -41,6 +41,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "sequence": ("sequence", "List, show and run sequences of steps."),
     "temporal": ("temporal", "List, fire and serve schedules of sequences."),
     "servers": ("servers", "List upstream MCP servers and their tools, and call one."),
+    "ps": ("ps", "List what runs now in all processes of Paddock."),
+    "stop": ("stop", "End a run that `paddock ps` lists."),
     "sessions": ("sessions", "List and close the sessions of a running server."),
     "serve": ("serve", "Serve agents by MCP, over standard streams or HTTP, and programs by the HTTP API."),
     "cluster": ("cluster", "Prepare the database that several machines share, and show its state."),

@@ -5,7 +5,6 @@ import shlex
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,20 +14,18 @@ from paddock.confinement.sandbox import spec
 from paddock.engines.programs import directories
 from paddock.engines.programs.install import NotInstallableError, commands
 from paddock.engines.programs.inventory import InstalledToolchain, survey
-from paddock.engines.programs.recipe import HELLO_OUTPUT, executables, no_runtime, recipes
+from paddock.engines.programs.recipe import HELLO_OUTPUT, no_runtime, recipes
 from paddock.engines.programs.steps import hello
 from paddock.engines.programs.task import ProgramTask
 from paddock.engines.programs.toolchain import MissingToolchain, Toolchain
 from paddock.engines.programs.toolchain_cache import Toolchains
 from paddock.engines.programs.warm import warm as make_warm
 from paddock.engines.types import installation as compiler
+from paddock.gate.toolchain_check import list_usual_tasks
 from paddock.model.languages import read_language
-from paddock.model.limits import LimitOverrides
 from paddock.model.process import ProcessGrants
 from paddock.model.request import ExecutionRequest, RuntimeRun
-from paddock.policy.decisions import programs
 from paddock.policy.settings.loader import load
-from paddock.policy.settings.schema import Settings
 from paddock.surfaces.cli import completions, options
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.help import CommandGroup, render_examples
@@ -109,7 +106,8 @@ def command(
     async def inspect() -> list[_RuntimeRow]:
         async with open_for_command(settings, workspace) as opened:
             sandbox = await opened.processes.open_sandbox()
-            tasks, toolchains = usual_tasks(settings, workspace), Toolchains(os.environ, settings.runtimes)
+            tasks = list_usual_tasks(settings, workspace)
+            toolchains = Toolchains(os.environ, settings.runtimes)
             rows: list[_RuntimeRow] = []
             for task, each in zip(tasks, await survey(sandbox, toolchains, tasks), strict=True):
                 row = (
@@ -229,7 +227,7 @@ def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_j
         async with open_for_command(settings, workspace) as opened:
             sandbox = await opened.processes.open_sandbox()
         toolchains = Toolchains(os.environ, settings.runtimes)
-        for task in usual_tasks(settings, workspace):
+        for task in list_usual_tasks(settings, workspace):
             name = task.work.runtime
             if names and name not in names:
                 continue
@@ -247,19 +245,6 @@ def warm(names: tuple[str, ...], workspace: Path, flags: dict[str, str], *, as_j
         print_json(made)
     else:
         print_table(("runtime", "warm start"), list(made.items()))
-
-
-def usual_tasks(settings: Settings, workspace: Path) -> list[ProgramTask]:
-    """Return for each runtime the default program of `paddock exec` in a workspace."""
-    tasks: list[ProgramTask] = []
-    added = settings.runtimes.recipes
-    catalogue = partial(executables, added=added)
-    known = recipes(added)
-    for name in settings.runtimes.languages:
-        work = programs.add_defaults(RuntimeRun(runtime=name, code=" "), settings)
-        terms, _, _ = programs.judge_program(work, LimitOverrides(), settings, catalogue)
-        tasks.append(ProgramTask(work, terms, workspace, workspace.resolve(), known[name]))
-    return tasks
 
 
 async def _without_workspace(

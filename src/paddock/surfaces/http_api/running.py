@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from paddock.foundation.cancellation import cancel_all, unless_stopped
+from paddock.foundation.cancellation import Stop, cancel_all, unless_stopped
 from paddock.gate.approvals import ClientAsker
 from paddock.gate.questions import Questions
 from paddock.model.approval import Answer, Question
@@ -96,7 +96,7 @@ class RunningExecution:
         self.created_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self.ended_at = 0.0
         """When it ended, on the monotonic clock."""
-        self.stop = asyncio.Event()
+        self.stop = Stop()
         self.done = asyncio.Event()
         self.publisher = Publisher()
         self.question: Question | None = None

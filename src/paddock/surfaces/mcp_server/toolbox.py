@@ -13,7 +13,7 @@ from urllib.parse import quote
 import orjson
 from mcp.shared.exceptions import MCPError
 
-from paddock.foundation.cancellation import unless_stopped
+from paddock.foundation.cancellation import Stop, unless_stopped
 from paddock.foundation.large_json import run_in_slices
 from paddock.foundation.schema.check import Problem, Schema
 from paddock.gate.approvals import Asker, ClientAsker
@@ -85,7 +85,7 @@ class CallEnd:
     """Ends one call early: its request in the gate by an event, so that it has an outcome, all else by cancelling."""
 
     def __init__(self) -> None:
-        self.stop = asyncio.Event()
+        self.stop = Stop()
         self._is_in_gate = False
 
     @contextmanager

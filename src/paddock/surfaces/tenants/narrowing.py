@@ -38,9 +38,7 @@ def narrow_settings(settings: Settings, token: ServeToken) -> Settings:
     own = narrowed.serve.directory / USERS_DIRECTORY / key
     changes: dict[str, Any] = {
         "approvals.directory": find_approvals_directory(narrowed.serve.directory, key),
-        "artifacts.directory": narrowed.artifacts.directory / USERS_DIRECTORY / key,
-        "overlay.directory": narrowed.overlay.directory / USERS_DIRECTORY / key,
-        "record.directory": narrowed.record.directory / USERS_DIRECTORY / key,
+        **_list_stores(narrowed, key),
         "sdk.signals": own / "signals.db",
         "sdk.webhooks": own / "webhooks.json",
         "sdk.temporals": own / "temporals",
@@ -50,8 +48,6 @@ def narrow_settings(settings: Settings, token: ServeToken) -> Settings:
         "mcp.repos": (),  # each has its own settings, which no policy of a token narrows
         RULES_KEY: (*narrowed.policy.rule, _NO_LEDGER),
     }
-    if narrowed.artifacts.url is not None:
-        changes["artifacts.url"] = f"{narrowed.artifacts.url.rstrip('/')}/{USERS_DIRECTORY}/{key}"
     if token.max_jobs is not None:
         for name in ("runtimes.max_jobs", "tools.max_jobs", "guest.max_workers"):
             changes[name] = min(values[name], token.max_jobs)
@@ -59,3 +55,20 @@ def narrow_settings(settings: Settings, token: ServeToken) -> Settings:
         for name in ("sessions.max", "sessions.max_per_actor"):
             changes[name] = min(values[name], token.max_sessions)
     return assemble_settings(Settings, {**values, **changes})
+
+
+def find_user_stores(settings: Settings, actor: str) -> Settings:
+    """Return the settings of a server with the stores of one of its users, for its owner to read."""
+    return assemble_settings(Settings, {**leaves(settings), **_list_stores(settings, make_user_key(actor))})
+
+
+def _list_stores(settings: Settings, key: str) -> dict[str, Any]:
+    """Return where the output, the change sets and the recordings of a user are."""
+    stores: dict[str, Any] = {
+        "artifacts.directory": settings.artifacts.directory / USERS_DIRECTORY / key,
+        "overlay.directory": settings.overlay.directory / USERS_DIRECTORY / key,
+        "record.directory": settings.record.directory / USERS_DIRECTORY / key,
+    }
+    if settings.artifacts.url is not None:
+        stores["artifacts.url"] = f"{settings.artifacts.url.rstrip('/')}/{USERS_DIRECTORY}/{key}"
+    return stores

@@ -30,6 +30,8 @@ OWNER = "owner"
 _CODE, _LOGIN = ".code", ".login"
 _MAX_BYTES = 200
 _MAX_SECRET_CHARS = 100
+_MAX_EACH = 20
+"""Maximum number of logins, and of codes, of one person. A further one ends the oldest."""
 
 
 class Login(NamedTuple):
@@ -43,6 +45,13 @@ class Login(NamedTuple):
     def csrf_token(self) -> str:
         """What every form of this login contains. It cannot be computed without the cookie."""
         return hmac.digest(self.cookie.encode(), b"csrf", "sha256").hex()
+
+
+class _Entry(NamedTuple):
+    """The content of a file: when it expires, in seconds since the epoch, and who is logged in."""
+
+    expires: int
+    who: str
 
 
 class Logins:
@@ -85,11 +94,22 @@ class Logins:
         self._locate(cookie, _LOGIN).unlink(missing_ok=True)
 
     def revoke_all(self) -> int:
-        """End all logins, and make all printed links useless; return the number of logins that were ended."""
-        ended = 0
+        """End all logins, and make all printed links useless; return the number of logins that were ended.
+
+        Raises ConfigurationError if a file cannot be removed, after it has removed the others.
+        """
+        ended, failed = 0, None
         for path in self._list_files():
-            path.unlink(missing_ok=True)
-            ended += path.suffix == _LOGIN
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                failed = ConfigurationError(
+                    f"{path}: this login cannot be ended: {error.strerror} (ui.directory)"
+                )
+            else:
+                ended += path.suffix == _LOGIN
+        if failed is not None:
+            raise failed
         return ended
 
     def _add(self, suffix: str, seconds: int, who: str) -> str:
@@ -98,9 +118,7 @@ class Logins:
         try:
             make_private(self._directory)
             check_directory(self._directory)
-            for path in self._list_files():
-                if self._read(path, now) is None:
-                    path.unlink(missing_ok=True)
+            self._make_room(suffix, who, now)
             replace_file(self._locate(secret, suffix), f"{now + seconds:.0f} {who}".encode())
         except OSError as error:
             where = error.filename or self._directory
@@ -109,18 +127,34 @@ class Logins:
             ) from error
         return secret
 
+    def _make_room(self, suffix: str, who: str, now: float) -> None:
+        """Remove what has expired, and the oldest of one kind and person beyond the maximum. Raises OSError."""
+        own: list[tuple[int, Path]] = []
+        for path in self._list_files():
+            found = self._read(path, now)
+            if found is None:
+                path.unlink(missing_ok=True)
+            elif found.who == who and path.suffix == suffix:
+                own.append((found.expires, path))
+        for _, path in sorted(own)[: max(0, len(own) + 1 - _MAX_EACH)]:
+            path.unlink(missing_ok=True)
+
     def _find(self, secret: str, suffix: str) -> str | None:
         if not 0 < len(secret) <= _MAX_SECRET_CHARS:
             return None
-        return self._read(self._locate(secret, suffix), self._clock())
+        with suppress(OSError):
+            check_directory(self._directory)  # whoever can rename files in it could log in
+            found = self._read(self._locate(secret, suffix), self._clock())
+            return None if found is None else found.who
+        return None
 
     @staticmethod
-    def _read(path: Path, now: float) -> str | None:
-        """Return whose file it is; None if it is missing, damaged or has expired."""
+    def _read(path: Path, now: float) -> "_Entry | None":
+        """Return what a file says; None if it is missing, damaged or has expired."""
         with suppress(OSError, ValueError):
             expires, _, who = read_own(path, _MAX_BYTES).decode("ascii").partition(" ")
-            if int(expires) > now:
-                return who
+            if who and int(expires) > now:
+                return _Entry(int(expires), who)
         return None
 
     def _locate(self, secret: str, suffix: str) -> Path:

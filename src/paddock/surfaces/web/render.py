@@ -1,7 +1,7 @@
 """HTML of values. Every value is escaped; `visible` also shows characters that would hide or reorder a text."""
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from paddock._version import __version__
+from paddock.model.invisible import spell_invisible
 from paddock.model.texts import cut_middle
-from paddock.surfaces.web.request import LOGIN_KEY, VIEWER_KEY
+from paddock.surfaces.web.request import LOGIN_KEY, VIEWER_KEY, WAITING_KEY
 
 if TYPE_CHECKING:
     from paddock.surfaces.http_server.asgi import Scope
@@ -33,36 +34,43 @@ NAVIGATION = (
     ("/doctor", "Doctor"),
 )
 """Path and name of each page, in the order of the navigation."""
-_SHOWN_CONTROLS = frozenset("\n\t")
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+MAX_MARKS = 6
+"""Maximum number of combining marks on one character. More of them cover the lines around it."""
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cs", "Co", "Cn"})
+_MARK_CATEGORIES = frozenset({"Mn", "Me"})
+_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(0x20), 0x7F) if chr(number) not in "\n\t"}
 
 
 def show_visible(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     r"""Return a text of a program for display.
 
-    Control and formatting characters, and those that reorder a line, are spelled `\\u202e`. Line ends stay, and a text
-    in a script from right to left stays readable, because the page isolates it (`<bdi>`).
+    Control characters are spelled `\x1b`, characters that hide or reorder a text `\u{202e}`, as well as combining marks
+    beyond `MAX_MARKS` on one character. Line ends stay, and a text in a script from right to left stays readable,
+    because the page isolates it (`<bdi>`).
     """
     cut = cut_middle(str(text), max_chars)
-    if cut.isascii() and cut.isprintable():
-        return cut
-    return "".join(map(_show_character, cut))
+    if cut.isascii():
+        return cut.translate(_CONTROLS)
+    return "".join(_show_characters(spell_invisible(cut)))
 
 
-def _show_character(character: str) -> str:
-    if character in _SHOWN_CONTROLS or unicodedata.category(character) not in _HIDDEN_CATEGORIES:
-        return character
-    number = ord(character)
-    if number <= 0xFF:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+def _show_characters(text: str) -> Iterator[str]:
+    marks = 0
+    for character in text:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in _MARK_CATEGORIES else 0
+        if character in "\n\t" or (category not in _UNSEEN_CATEGORIES and marks <= MAX_MARKS):
+            yield character
+        else:
+            number = ord(character)
+            yield f"\\x{number:02x}" if number <= 0xFF else f"\\u{{{number:x}}}"
 
 
 def show_duration(ms: float | None) -> str:
     """Return a time span in milliseconds for display; a dash for none."""
     if ms is None:
         return "–"  # noqa: RUF001 - a dash
-    if ms < 1000:
+    if ms < 999.5:
         return f"{ms:.0f} ms"
     seconds = ms / 1000
     if seconds < 60:
@@ -120,7 +128,8 @@ def open_environment() -> Environment:
 def render(request: Request, template: str, *, status: int = 200, **values: object) -> HTMLResponse:
     """Return a page as an answer.
 
-    Templates also get `viewer`, `csrf_token` and `path`. `viewer` is None before the login.
+    Templates also get `viewer`, `csrf_token`, `path` and `waiting`, the number of questions that wait for the viewer.
+    `viewer` is None before the login.
     """
     return HTMLResponse(_render(request.scope, template, values), status)
 
@@ -138,7 +147,12 @@ def respond_problem(scope: "Scope", problem: "Problem") -> HTMLResponse:
 
 def _render(scope: "Mapping[str, Any]", template: str, values: Mapping[str, object]) -> str:
     login, viewer = scope.get(LOGIN_KEY), scope.get(VIEWER_KEY)
-    known = {"viewer": viewer, "csrf_token": "" if login is None else login.csrf_token, "path": scope["path"]}
+    known = {
+        "viewer": viewer,
+        "csrf_token": "" if login is None else login.csrf_token,
+        "path": scope["path"],
+        "waiting": scope.get(WAITING_KEY, 0),
+    }
     # A surrogate of a text would make the page impossible to encode.
     text = open_environment().get_template(template).render({**known, **values})
     return text.encode("utf-8", "replace").decode()

@@ -36,7 +36,8 @@ def make_entry(
     """Return the application of the pages at an endpoint. A proxy in front of it speaks TLS."""
     port = urlsplit(endpoint.url).port
     secure = endpoint.tls is not None or behind_proxy
-    name = f"paddock_{port}"
+    # Only a server over TLS can set a cookie with this prefix, and no other host of its domain (RFC 6265bis, 4.1.3.2).
+    name = f"__Host-paddock_{port}" if secure else f"paddock_{port}"
     return WebEntry(
         build_pages(), endpoint.names, logins, viewers, refusals, cookie_name=name, is_secure=secure
     )

@@ -135,6 +135,33 @@ def test_a_pause_tells_what_was_used_since_the_last_one(tier: str) -> None:
     patiently(scenario())
 
 
+def test_a_job_is_measured_while_it_runs_and_while_it_is_stopped(tier: str) -> None:
+    async def scenario() -> None:
+        async with running(tier, BEGIN + COUNTING["a loop"]) as job:
+            count = job.scratch / "count"
+            await wait_for_count(count, 0)
+            running_use = await asyncio.gather(job.measure(), job.measure())
+            job.pause()
+            paused_use = await job.measure()
+            job.resume()
+            turn = await job.end_turn()
+            stopped_use = [await job.measure(), await job.measure()]
+            assert turn is not None
+            assert running_use[0] == running_use[1]
+            uses = [*running_use, paused_use, *stopped_use]
+            assert all(use is not None and 1_000_000 < use.memory_bytes < 1_000_000_000 for use in uses)
+            times = [use.cpu_ms for use in uses if use is not None]
+            assert times == sorted(times)
+            assert times[-2] == times[-1] >= turn.cpu_user_ms + turn.cpu_system_ms
+            job.begin_turn(FOREVER, FOREVER)
+            await wait_for_count(count, int(count.read_bytes()))
+            job.kill()
+            await asyncio.wait_for(asyncio.shield(job.result), PATIENCE_S)
+            assert await job.measure() is None
+
+    patiently(scenario())
+
+
 def test_an_interrupt_reaches_the_program_and_its_group(tier: str) -> None:
     program = (
         "import os, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nchild = os.fork()\n"

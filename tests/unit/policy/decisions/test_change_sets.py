@@ -22,7 +22,7 @@ def decide(surface: str, action: ChangesAction, *rules: Rule) -> tuple[bool, tup
     return decision.allowed, decision.asks
 
 
-@pytest.mark.parametrize("surface", ["cli", "library"])
+@pytest.mark.parametrize("surface", ["cli", "library", "web"])
 def test_a_person_may_accept(surface: str) -> None:
     assert decide(surface, "accept") == (True, ())
 

@@ -73,6 +73,10 @@ WANTED = [
     (RecordFilter(since=datetime(2026, 3, 2, tzinfo=UTC)), 7),
     (RecordFilter(since=datetime(2026, 3, 2, tzinfo=UTC), tool="now", event="finished"), 2),
     (RecordFilter(since=datetime(2026, 3, 3, tzinfo=UTC)), 0),
+    (RecordFilter(until=datetime(2026, 3, 2, tzinfo=UTC)), 7),
+    (RecordFilter(until=datetime(2026, 3, 2, tzinfo=UTC), actor="bob"), 1),
+    (RecordFilter(since=datetime(2026, 3, 2, tzinfo=UTC), until=datetime(2026, 3, 3, tzinfo=UTC)), 7),
+    (RecordFilter(until=datetime(2026, 3, 1, tzinfo=UTC)), 0),
 ]
 
 
@@ -95,6 +99,20 @@ def test_an_id_finds_its_record_its_request_and_what_that_called(ledger: Path) -
     assert [record.seq for record in find(ledger, RecordFilter(name=program.request, server="git"))] == [3, 2]
     assert list(find(ledger, RecordFilter(name="nothing"))) == []
     assert list(find(ledger, RecordFilter(name="\ud800"))) == []
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+@pytest.mark.parametrize("wanted", [RecordFilter(), RecordFilter(actor="ada"), RecordFilter(event="started")])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_search_continues_after_a_record(
+    ledger: Path, wanted: RecordFilter, *, newest_first: bool, indexed: bool
+) -> None:
+    ledger.chmod(0o700 if indexed else 0o777)  # a directory that others may write to has no index
+    everything = by_reading(ledger, wanted, newest_first=newest_first)
+    for number, record in enumerate(everything, 1):
+        found = find(ledger, wanted, limit=3, newest_first=newest_first, beyond=record.id)
+        assert list(found) == everything[number : number + 3]
+    assert list(find(ledger, wanted, newest_first=newest_first, beyond=new_id())) == []
 
 
 def test_without_a_ledger_nothing_is_found_and_nothing_made(directory: Path) -> None:

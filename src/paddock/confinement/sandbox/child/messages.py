@@ -98,8 +98,8 @@ class JobSpec(NamedTuple):
     """Command that builds the root of its jail, with NULs between its arguments; empty in the other tiers."""
     carried: Sequence[str] = ()
     """Granted paths, outer ones first, below a directory that is private to each jail."""
-    overlay: str = ""
-    """Workspace that gets an overlay in the jail (`child.overlay`); empty for none."""
+    overlays: Sequence[str] = ()
+    """Directories that get an overlay in the jail (`child.overlay`), such as the workspace; none in another one."""
     fixed: Sequence[str] = ()
     """Granted paths that must not lead through a link, because others may write beside them; else the job fails."""
     group: str = ""
@@ -145,10 +145,10 @@ class StartError(Exception):
 class JobReport:
     """What happened to a job, and how it ended. A message carries only the attributes that were set."""
 
-    event: Literal["end", "listening", "limit_exceeded", "turn_ended"] = "end"
+    event: Literal["end", "listening", "limit_exceeded", "measured", "turn_ended"] = "end"
     """What is reported. Only `end` is the end of the job. `listening` carries the socket of its proxy. `limit_exceeded`
     has the limit of the turn in `why`; the job goes on for a moment, so that the parent may interrupt it. `turn_ended`
-    has the usage of the turn."""
+    has the usage of the turn, and `measured` that of the whole job so far, with all CPU time in `cpu_user_ms`."""
     ended_by: str = "exit"
     """Why the job ended:
 
@@ -175,7 +175,7 @@ class JobReport:
     """Time in which it waited for a processor and had none (`shares.py`)."""
     peak_bytes: int = 0
     resident_bytes: int = 0
-    """Memory of the job at the end of a turn."""
+    """Memory of the job at the end of a turn, and when it is measured."""
     processes_peak: int = 0
     killed: int = 0
     """Number of processes that were killed after the end."""

@@ -105,7 +105,7 @@ class Supervisor:
         self._leaf: JobCgroup | None = None
         self._shares = Shares()
         self._before: list[protected_paths.ProtectedPaths] = []
-        self._meter = StorageMeter(spec.scratch, spec.overlay)
+        self._meter = StorageMeter(spec.scratch, spec.overlays)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -125,7 +125,7 @@ class Supervisor:
             self._confine_shim(file, root)
         except (OSError, StartError) as error:
             self._failure = error
-            if self._spec.overlay:
+            if self._spec.overlays:
                 overlay.mark_failure(self._spec.scratch)
         finally:
             os.close(file)
@@ -305,6 +305,9 @@ class Supervisor:
                 return ""
             case "resume":  # the job could not be frozen
                 return ""
+            case "measure":
+                self._report_use()
+                return ""
             case "pause":
                 return self._pause(handle)
             case "end_turn":
@@ -373,12 +376,14 @@ class Supervisor:
         with freeze.notice_of_ends() as ends:
             frozen.register(ends, select.POLLIN)
             self._tree.note_ends()
-            while word == "interrupt":  # it came too late
+            while word in {"interrupt", "measure"}:  # an interruption came too late
                 ready = dict(frozen.poll(None if self._tree.is_settled else 1000 * check_s))
                 if handle in ready:
                     return "exit", ""
                 if self._parent.fileno() in ready:
                     word, argument = self._read_message()
+                    if word == "measure":
+                        self._report_use()
                 elif ready:
                     os.read(ends, freeze.NOTICE_BYTES)
                     self._tree.note_ends()
@@ -428,6 +433,14 @@ class Supervisor:
         self._turn = Turn(used_ms=self._used_ms, user_ms=user, system_ms=system)
         with contextlib.suppress(OSError):  # the parent may have died
             self._parent.send(turn.to_bytes())
+
+    def _report_use(self) -> None:
+        """Report what the job uses now, for a person who looks at it."""
+        self._sample = self._measure_usage()
+        resident = process_tree.resident_bytes(self._sample.processes, self._spec.ceilings.memory_bytes)
+        use = JobReport(event="measured", resident_bytes=resident, cpu_user_ms=self._used_ms)
+        with contextlib.suppress(OSError):  # the parent may have died
+            self._parent.send(use.to_bytes())
 
     def _ceiling_hit(self) -> str:
         ceilings = self._spec.ceilings
