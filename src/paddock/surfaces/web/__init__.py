@@ -7,5 +7,6 @@ what a person who is logged in may see, `render` makes HTML of values. `service`
 or beside the API (`paddock serve http --ui`). `static` has the style, the script and, in `vendor`, the libraries.
 
 Every page works without script: links, and forms that are sent with POST and answered with a redirect. A page asks
-query functions of the floors below, as the command line does, and keeps nothing.
+query functions of the floors below, as the command line does, and keeps nothing. `request` has what a page finds in
+its request, and `shown_question` prepares a question for display.
 """
