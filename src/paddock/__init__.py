@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from paddock.gate.batch.program import Case, CaseResult, CaseVerdict, Checker, Program, ProgramResult
     from paddock.model.approval import Answer, Question
     from paddock.model.artifact import Cursor, Excerpt, LineRange, OutputFound, OutputQuery
-    from paddock.model.changes import ChangesSummary
+    from paddock.model.changes import ChangesSummary, DirectoryChanges
     from paddock.model.errors import (
         AlreadyClaimed,
         ApprovalError,
@@ -122,6 +122,7 @@ __all__ = [
     "Cursor",
     "DatabaseRestored",
     "Decision",
+    "DirectoryChanges",
     "EngineError",
     "ErrorInfo",
     "Excerpt",
@@ -212,6 +213,7 @@ _MODULES = {
     "ChangesError": "paddock.model.errors",
     "ChangesNotFound": "paddock.model.errors",
     "ChangesSummary": "paddock.model.changes",
+    "DirectoryChanges": "paddock.model.changes",
     "ChangesTooLarge": "paddock.model.errors",
     "AuditRecord": "paddock.record.ledger.sink",
     "AuditSink": "paddock.record.ledger.sink",

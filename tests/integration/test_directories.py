@@ -69,6 +69,72 @@ def test_a_person_gives_directories_to_a_program(folders, command):
     assert command("exec", "shell", "-c", f"cat {data}/text")[0] == 1
 
 
+@pytest.mark.parametrize("access", ["read-only", "overlay"])
+def test_what_a_program_changes_in_an_overlay_of_a_directory_is_a_change_set_of_it(folders, command, access):
+    workspace, data = folders
+    write_settings(folders, '[runtimes]\naccess = "overlay"\n')
+    script = f"cd {data}; cat .env text > new; rm -f .env; echo x > .git/hooks/pre-push; echo more >> text"
+    given = ("exec", "shell", "--access", access, "--add-dir", "../data:overlay")
+    code, out, _ = command(*given, "-c", f"{script}; touch {workspace}/made", "--json")
+    changed = json.loads(out)
+    assert code == (access == "read-only")
+    (beside,) = changed["directoryChanges"]
+    assert {name: beside[name] for name in ("directory", "added", "modified", "deleted", "protected")} == {
+        "directory": str(data),
+        "added": 1,
+        "modified": 2,
+        "deleted": 0,
+        "protected": [".git/hooks/pre-push"],
+    }
+    assert ("changes" in changed) == (access == "overlay")
+    assert [file.read_text() for file in (data / "text", data / ".env")] == ["data", "SECRET"]
+    assert not (data / "new").exists()
+    assert beside["id"] not in command("changes", "list")[1]
+    assert command("changes", "accept", beside["id"])[0] == 1
+    code, out, err = command("changes", "accept", beside["id"], "--workspace", str(data))
+    assert (code, out, err) == (
+        0,
+        "new\ntext\n",
+        "2 paths accepted\nleft: .git/hooks/pre-push: protected; name it to accept it\n",
+    )
+    assert [(data / name).read_text() for name in ("text", "new")] == ["datamore\n", "data"]
+    assert not (workspace / "made").exists()
+    assert (data / ".git" / "hooks" / "pre-push").read_text() == "mine"
+
+
+def test_a_person_is_told_of_changes_in_a_directory(folders, command):
+    _, data = folders
+    code, _, err = command("exec", "shell", "-c", f"echo > {data}/new", "--add-dir", "../data:overlay")
+    told, _, rest = err.strip().partition(" changes-")
+    assert (code, told) == (0, f"changes in {data}: 1 added; {data} is as before: paddock changes show")
+    assert rest.endswith(f" --workspace {data}")
+
+
+def test_a_directory_is_given_once(folders, command):
+    code, _, err = command(
+        "exec", "shell", "-c", "1", "--add-dir", "../data:overlay", "--add-dir", "../data:rw"
+    )
+    assert (code, f"{folders[1]} is granted both as an overlay and for writing; grant it once" in err) == (
+        2,
+        True,
+    )
+
+
+def test_a_directory_that_is_given_for_reading_as_well_is_an_overlay(folders, command):
+    given = ("--add-dir", "../data:overlay", "--add-dir", "../data:ro")
+    code, _, err = command("exec", "shell", "-c", f"echo > {folders[1]}/new", *given)
+    assert (code, err.startswith(f"changes in {folders[1]}: 1 added;")) == (0, True)
+
+
+def test_an_overlay_in_a_directory_that_another_one_holds_is_refused(folders, command):
+    inner = folders[1] / "inner"
+    inner.mkdir()
+    code, _, err = command(
+        "exec", "shell", "-c", "1", "--add-dir", "../data:ro", "--add-dir", f"{inner}:overlay"
+    )
+    assert (code, f"{inner} cannot be an overlay beside {folders[1]}" in err) == (2, True)
+
+
 def test_a_directory_whose_name_ends_like_an_access_is_named_with_one(folders, command):
     odd = folders[0].parent / "a:rw"
     odd.mkdir()
@@ -81,7 +147,21 @@ def test_a_directory_whose_name_ends_like_an_access_is_named_with_one(folders, c
 @pytest.mark.parametrize(
     ("given", "code", "text"),
     [
-        ("..:overlay", 126, "cannot be an overlay yet; give it read-only (:ro) or for writing (:rw)"),
+        (
+            "..:overlay",
+            2,
+            "{above} cannot be an overlay beside {above}/ws: neither may hold the other; give it",
+        ),
+        (
+            ".:overlay",
+            2,
+            "{above}/ws cannot be an overlay beside {above}/ws: neither may hold the other; give it",
+        ),
+        (
+            ".git:overlay",
+            2,
+            "ws/.git cannot be an overlay beside {above}/ws: neither may hold the other; give it",
+        ),
         ("/", 2, "/ can never be granted"),
         ("/proc", 2, "/proc can never be granted"),
         ("/dev:rw", 2, "/dev can never be granted"),
@@ -95,7 +175,8 @@ def test_a_person_is_told_what_cannot_be_given(folders, command, given, code, te
     (home / ".local" / "state" / "paddock" / "audit").mkdir(parents=True)
     found, out, err = command("exec", "shell", "-c", "true", "--add-dir", given.format(home=home))
     assert (found, out) == (code, "")
-    assert text in err
+    assert text.format(above=home.parent) in err
+    assert "changes" not in err
 
 
 def test_a_program_without_the_workspace_gets_no_directory(command):

@@ -64,17 +64,17 @@ async def run_in_overlay(
             kept.append((new.finish(found), found))
 
     overlay = OverlayRun(bounds, take)
-    grants, slot = await overlay.take_slot(sandbox, grants, process_limits)
+    opened = await overlay.open(sandbox, grants, process_limits)
+    if isinstance(opened, RawResult):
+        return opened
+    grants, slot, overlays = opened
     assert isinstance(slot, Jail)
     try:
-        overlaid = await overlay.open(sandbox, grants, slot.scratch)
-        if isinstance(overlaid, RawResult):
-            return overlaid
-        here = overlaid.locate(workspace)
-        folder = str(here.relative_to(slot.scratch)) if overlaid.method == "copy" else ""
+        here = overlays.locate(workspace)
+        folder = str(here.relative_to(slot.scratch)) if overlays.has_copy else ""
         given = grants.replace(folder=folder)
         result = await sandbox.run(argv, given, process_limits, streams, slot=slot)
-        await overlay.keep(sandbox, overlaid, result)
+        await overlay.keep(sandbox, overlays, result)
     finally:
         slot.release()
     ((set_id, found),) = kept

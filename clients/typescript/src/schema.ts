@@ -963,6 +963,56 @@ export interface components {
             tool?: components["schemas"]["ToolTerms"] | null;
         };
         /**
+         * DirectoryChanges
+         * @description The changes of a program in a directory beside the workspace; they are a change set of that directory.
+         */
+        DirectoryChanges: {
+            /**
+             * Added
+             * @default 0
+             */
+            added?: number;
+            /**
+             * Deleted
+             * @default 0
+             */
+            deleted?: number;
+            /**
+             * Diff
+             * @default
+             */
+            diff?: string;
+            /** Directory */
+            directory: string;
+            /** Id */
+            id: string;
+            /**
+             * Incomplete
+             * @default
+             */
+            incomplete?: string;
+            /**
+             * Left Out
+             * @default []
+             */
+            left_out?: string[];
+            /**
+             * Method
+             * @enum {string}
+             */
+            method: "overlayfs" | "copy";
+            /**
+             * Modified
+             * @default 0
+             */
+            modified?: number;
+            /**
+             * Protected
+             * @default []
+             */
+            protected?: string[];
+        };
+        /**
          * ErrorInfo
          * @description Why an outcome is not ok, in the program's own coordinates. Never contains a path or a stack of the host.
          */
@@ -1523,6 +1573,11 @@ export interface components {
              */
             console_truncated?: boolean;
             decision?: components["schemas"]["Decision"];
+            /**
+             * Directory Changes
+             * @default []
+             */
+            directory_changes?: components["schemas"]["DirectoryChanges"][];
             /** @default null */
             error?: components["schemas"]["ErrorInfo"] | null;
             /**
@@ -2531,6 +2586,7 @@ export type CommandResult = components['schemas']['CommandResult'];
 export type Connection = components['schemas']['Connection'];
 export type ConsoleLine = components['schemas']['ConsoleLine'];
 export type Decision = components['schemas']['Decision'];
+export type DirectoryChanges = components['schemas']['DirectoryChanges'];
 export type ErrorInfo = components['schemas']['ErrorInfo'];
 export type ExecutionBody = components['schemas']['ExecutionBody'];
 export type ExecutionList = components['schemas']['ExecutionList'];

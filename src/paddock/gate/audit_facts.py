@@ -102,6 +102,8 @@ def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int
     if (changes := result.changes) is not None:
         counts = (f"{changes.added} added", f"{changes.modified} modified", f"{changes.deleted} deleted")
         facts |= {"changes": changes.id, "changes_method": changes.method, "changed": list(counts)}
+    if result.directory_changes:
+        facts |= {"directory_changes": [each.id for each in result.directory_changes if each.id]}
     if (tool := result.tool) is not None:
         facts |= {"exit_code": tool.exit_code}
         facts |= {"stdout_bytes": len(tool.stdout.encode()), "stderr_bytes": len(tool.stderr.encode())}

@@ -1,13 +1,16 @@
 """The change sets of an opened Paddock: list and show them, and do what the gate has allowed."""
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from paddock.foundation.cancellation import run_shielded
 from paddock.model.base import Json, count
-from paddock.model.errors import ChangesCorrupted, ChangesError
+from paddock.model.errors import ChangesCorrupted, ChangesError, EngineError
 from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
 from paddock.model.request import ChangesAction, ChangeSetRun
@@ -16,11 +19,15 @@ from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
 
 if TYPE_CHECKING:
+    from paddock.confinement.sandbox.protocol import GuardingSandbox
     from paddock.engines.changes.accept import Acceptor, AcceptReport, Recovery
     from paddock.engines.changes.differ import Differ, FileDiff
+    from paddock.engines.changes.merge import Merges
     from paddock.engines.changes.plan import PathNote
     from paddock.model.change_set import Change
     from paddock.record.changes.store import ChangeStore, StoredChanges
+
+    OpenSandbox = Callable[[], Awaitable["GuardingSandbox"]]
 
 MAX_PATH_CHARS = 4096
 _SHOWN_LINES = 60
@@ -38,6 +45,10 @@ def open_store(settings: OverlaySettings) -> "ChangeStore":
     return ChangeStore(settings.directory, max_bytes=settings.bytes, undo_bytes=settings.undo_bytes)
 
 
+async def _refuse_sandbox() -> "GuardingSandbox":
+    raise EngineError("nothing runs programs here")
+
+
 class ChangesReport(NamedTuple):
     """What was done with a change set."""
 
@@ -45,6 +56,8 @@ class ChangesReport(NamedTuple):
     action: ChangesAction
     report: "AcceptReport | None"
     recovery: "Recovery | None"
+    repeated: bool = False
+    """Whether the set was discarded before."""
 
     def describe(self) -> dict[str, Json]:
         """Return the report as JSON, with printable paths."""
@@ -58,6 +71,8 @@ class ChangesReport(NamedTuple):
                 "left": _print_notes(given.left),
                 "conflicts": _print_notes(given.conflicts),
             }
+        if self.repeated:
+            fields["repeated"] = True
         if self.recovery is not None:
             fields["recovered"] = describe_recovery(self.recovery)
         return fields
@@ -77,10 +92,20 @@ class ReviewedChange(NamedTuple):
 class ChangeSets:
     """The change sets of one directory of state, that of a tenant or of the user. `hide` removes secrets from a text.
 
-    All methods may block for as long as files are read or written.
+    Merges run in a sandbox of `open_sandbox`. All methods but `carry_out` may block for as long as files are read or
+    written.
     """
 
-    def __init__(self, settings: Settings, hide: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        hide: Callable[[str], str],
+        open_sandbox: "OpenSandbox" = _refuse_sandbox,
+        own: Sequence[Path] = (),
+    ) -> None:
+        """Keep the files and directories of the settings, and `own` (Paddock's), out of what is written."""
+        self._own = own
+        self._open_sandbox = open_sandbox
         self._settings = settings
         self._hide = hide
 
@@ -150,7 +175,8 @@ class ChangeSets:
     def _open_differ(self, stored: "StoredChanges") -> "Differ":
         from paddock.engines.changes.differ import Differ
 
-        return Differ(self.store, stored.id, self._hide)
+        workspace = Path(stored.change_set.workspace)
+        return Differ(self.store, stored.id, self._hide, partial(is_hidden_path, self._settings, workspace))
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
         """Return what work would change, as lines for the person who is asked.
@@ -185,7 +211,7 @@ class ChangeSets:
         from paddock.engines.changes.plan import select_changes
         from paddock.engines.changes.undo import list_reverse
 
-        changes = self._make_acceptor(workspace).list_changes(stored)
+        changes = self.list_changes(stored, workspace)
         if work.action == "discard":
             return changes
         if work.action == "accept":
@@ -195,26 +221,45 @@ class ChangeSets:
         }
         return [each for each in changes if each.path in undone]
 
-    def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
+    async def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
         """Accept, discard or undo. Raises ChangesError; then nothing was changed."""
+        merges = await self._merge(work, workspace) if work.merge else None
+        # A thread cannot be stopped; what it began is finished or undone before the answer.
+        return await run_shielded(asyncio.to_thread(self._carry_out, work, workspace, merges))
+
+    async def _merge(self, work: ChangeSetRun, workspace: Path) -> "Merges":
+        """Return the merges of all conflicts that there are now. Raises ChangesError."""
+        from paddock.engines.changes.merge import merge_texts
+
+        find = self._make_acceptor(workspace).find_texts
+        found = await asyncio.to_thread(find, work.id, work.paths)
+        try:
+            return {texts.key: await merge_texts(await self._open_sandbox(), texts) for texts in found}
+        except EngineError as error:
+            raise ChangesError(f"Nothing was changed: git merge-file cannot be confined: {error}") from error
+
+    def _carry_out(self, work: ChangeSetRun, workspace: Path, merges: "Merges | None") -> ChangesReport:
         acceptor = self._make_acceptor(workspace)
         with acceptor.open() as recovery:
             if work.action == "discard":
-                self._discard(work, workspace)
-                return ChangesReport(work.id, work.action, None, recovery)
+                repeated = self._discard(work, workspace)
+                return ChangesReport(work.id, work.action, None, recovery, repeated)
             report = (
-                acceptor.accept(work.id, work.paths, merge=work.merge)
+                acceptor.accept(work.id, work.paths, merges)
                 if work.action == "accept"
                 else acceptor.undo(work.id, work.paths)
             )
         return ChangesReport(work.id, work.action, report, recovery)
 
-    def _discard(self, work: ChangeSetRun, workspace: Path) -> None:
+    def _discard(self, work: ChangeSetRun, workspace: Path) -> bool:
+        """Discard a set; return whether that was done before."""
         try:
-            self._load(work, workspace)
+            if self._load(work, workspace).state.discarded_at is not None:
+                return True
             self.store.discard(work.id)
         except ChangesCorrupted:
             self.store.remove(work.id)
+        return False
 
     def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
         return self.store.find(work.id, workspace)
@@ -228,13 +273,22 @@ class ChangeSets:
         def list_protected() -> list[str]:
             return find_protected_paths(self._settings, workspace)
 
-        return Acceptor(self.store, workspace, list_hidden, list_protected)
+        def list_own() -> list[str]:
+            return find_own_paths(self._settings, self._own, workspace)
+
+        return Acceptor(self.store, workspace, list_hidden, list_protected, list_own)
+
+    def list_changes(self, stored: "StoredChanges", workspace: Path) -> "Sequence[Change]":
+        """Return the changes of a set; those at paths that are protected now are marked, too. Raises ChangesError."""
+        return self._make_acceptor(workspace).list_changes(stored)
 
 
 def _select_paths(stored: "StoredChanges", paths: Sequence[str]) -> "Sequence[Change]":
     """Return the changes of a set at some paths, with all below them; all of them without any. Raises ChangesError."""
     from paddock.engines.changes.plan import select_changes
 
+    if stored.state.discarded_at is not None:
+        raise ChangesError(f"The change set {stored.id} was discarded, and its contents are gone")
     changes = stored.change_set.changes
     return select_changes(changes, paths, guards=False).changes if paths else changes
 
@@ -270,17 +324,47 @@ def find_hidden_paths(settings: Settings, workspace: Path) -> list[str]:
     return [os.path.relpath(each.path, workspace) for each in found]
 
 
+def is_hidden_path(settings: Settings, workspace: Path, path: str) -> bool:
+    """Return whether `workspace.hide` hides a file at a path of a workspace, by its names."""
+    from paddock.confinement.sandbox.child.hiding import is_hidden
+    from paddock.gate.processes import read_hiding
+
+    return is_hidden(f"{workspace}/{path}", str(workspace), read_hiding(settings.workspace))
+
+
+def find_own_paths(settings: Settings, own: Sequence[Path], workspace: Path) -> list[str]:
+    """Return Paddock's own files and directories in a workspace, relative to it.
+
+    Raises ChangesError for a workspace in one of them.
+    """
+    from paddock.confinement.sandbox import state_paths
+    from paddock.gate.processes import own_directories, own_files
+
+    top = str(workspace)
+    directories = state_paths.list_own_directories([*own, *own_directories(settings)])
+    if keeper := state_paths.keeper(directories, top):
+        raise ChangesError(f"{top} is in {keeper}, where Paddock keeps its own files")
+    files = state_paths.list_own_directories(Path(file.path) for file in own_files(settings))
+    found = (*directories, *files)
+    return [path.removeprefix(f"{top}/") for path in found if path.startswith(f"{top}/")]
+
+
 def find_protected_paths(settings: Settings, workspace: Path) -> list[str]:
     """Return the protected paths of the workspace, relative to it. Raises OSError."""
+    from paddock.confinement.sandbox import state_paths
     from paddock.confinement.sandbox.child.protection import list_protected_paths
     from paddock.confinement.sandbox.spec import read_protection
+    from paddock.gate.processes import installation_paths
 
     rules = read_protection(settings.sandbox.protected, settings.sandbox.unprotected, os.environ)
     root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return list_protected_paths(root, rules)
+        paths = list_protected_paths(root, rules)
     finally:
         os.close(root)
+    top = f"{workspace}/"
+    installed = state_paths.list_own_directories(installation_paths())
+    return [*paths, *(path.removeprefix(top) for path in installed if path.startswith(top))]
 
 
 def describe_recovery(recovery: "Recovery") -> str:

@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from paddock.gate.change_sets import open_store
-from paddock.model.changes import ChangesSummary
+from paddock.model.changes import ChangesSummary, DirectoryChanges
 from paddock.model.errors import ChangesError
 from paddock.model.outcome import ErrorInfo, RawResult, Status
 from paddock.model.printable import make_printable
+from paddock.model.request import ExecutionRequest
 from paddock.policy.settings.overlay import OverlaySettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from paddock.engines.changes.capture import CaptureRules, Overlaid
     from paddock.engines.changes.opening import OverlayRun
     from paddock.model.change_set import ChangeSet
@@ -23,14 +26,17 @@ LIMIT = "changes"
 
 
 class OverlayChanges:
-    """Keeps the changes of one program with the access `overlay`."""
+    """Keeps the changes of one program to its overlays, a change set for each directory."""
 
-    def __init__(self, settings: OverlaySettings, request: str, hide: Callable[[str], str]) -> None:
+    def __init__(
+        self, settings: OverlaySettings, request: ExecutionRequest, hide: Callable[[str], str]
+    ) -> None:
         """Keep the changes of a request; `hide` removes secrets from what is shown, never from what is kept."""
         self._hide = hide
         self._settings = settings
         self._request = request
-        self._summary: ChangesSummary | None = None
+        self._summaries: dict[Path, ChangesSummary] = {}
+        """By real path."""
         self._fault = ""
 
     def make_run(self) -> "OverlayRun":
@@ -41,26 +47,30 @@ class OverlayChanges:
 
     def add_summary(self, result: RawResult) -> RawResult:
         """Return the result of the program with its changes, if it ran."""
-        summary = self._summary
         if self._fault:
             error = ErrorInfo(name="Changes", message=self._fault, phase="run")
             result = result.replace(status=Status.ERROR, error=error)
-        if summary is None:
-            return result
-        if summary.incomplete and result.status is Status.OK:
+        incomplete = next((each.incomplete for each in self._summaries.values() if each.incomplete), "")
+        if incomplete and result.status is Status.OK:
             hint = (
                 "let it change less, or raise the setting in the user's paddock.toml; `paddock changes show` lists "
                 "what was found"
             )
             error = ErrorInfo(
                 name="Changes",
-                message=f"Its changes are incomplete: {summary.incomplete}",
+                message=f"Its changes are incomplete: {incomplete}",
                 hint=hint,
                 phase="run",
             )
             program = None if result.program is None else result.program.replace(limit=LIMIT)
             result = result.replace(status=Status.OUTPUT_LIMIT, error=error, program=program)
-        return result.replace(changes=summary)
+        beside = dict(self._summaries)
+        own = beside.pop(self._request.workspace.resolve(), None)
+        changed = tuple(
+            DirectoryChanges(**each.model_dump(), directory=make_printable(self._hide(str(path))))
+            for path, each in beside.items()
+        )
+        return result.replace(changes=own, directory_changes=changed)
 
     def _take(self, overlaid: "Overlaid", rules: "CaptureRules") -> None:
         from paddock.engines.changes.capture import CaptureLimits, capture_changes
@@ -71,16 +81,16 @@ class OverlayChanges:
         except OSError:  # the program did not start
             return
         if is_empty and overlaid.method == "overlayfs":
-            self._summary = ChangesSummary(id="", method="overlayfs")
+            self._summaries[overlaid.workspace] = ChangesSummary(id="", method="overlayfs")
             return
         store = open_store(self._settings)
         limits = CaptureLimits(self._settings.bytes, self._settings.changes)
         try:
             with store.begin() as new:
-                found = capture_changes(overlaid, new, self._request, rules, limits)
+                found = capture_changes(overlaid, new, self._request.id, rules, limits)
                 set_id = new.finish(found) if found.changes else ""
             diff = Differ(store, set_id, self._hide).render(found.changes, _MAX_DIFF_CHARS) if set_id else ""
-            self._summary = summarize_changes(set_id, found, diff, self._hide)
+            self._summaries[overlaid.workspace] = summarize_changes(set_id, found, diff, self._hide)
             store.purge_when_due(self._settings.keep_days, self._settings.keep_bytes)
         except ChangesError as error:
             self._fault = f"its changes are lost: {error}"

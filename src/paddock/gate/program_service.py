@@ -234,10 +234,10 @@ class ProgramService:
             shown: list[bytes] = []
             overlay = None
             session = self.find_session(request.actor, work.session or "")
-            if (terms if session is None else session).grants.access == "overlay":
+            if (terms if session is None else session).grants.has_overlay:
                 from paddock.gate.overlays import OverlayChanges  # most programs have no overlay
 
-                overlay = OverlayChanges(self._overlay, request.id, self._hide)
+                overlay = OverlayChanges(self._overlay, request, self._hide)
             sinks = Sinks(
                 *(stdout, recording.stderr, files, shown.append, watchers.on_workdir),
                 overlay=overlay.make_run() if overlay else None,

@@ -179,7 +179,7 @@ class Scripts:
         if terms.access == "overlay":
             from paddock.gate.overlays import OverlayChanges  # most tools have no overlay
 
-            overlay = OverlayChanges(self._overlay, request.id, self._hide)
+            overlay = OverlayChanges(self._overlay, request, self._hide)
         run = overlay.make_run() if overlay else None
         result = await self._engine.run(ToolTask(tool, work, request.workspace.absolute(), terms, own, run))
         return hosts.add_connections(overlay.add_summary(result) if overlay else result)

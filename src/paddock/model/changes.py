@@ -33,3 +33,10 @@ class ChangesSummary(Value):
     """Why there is more than this, so that nothing can be accepted; empty if it is complete."""
     diff: str = ""
     """The first lines of the unified difference, redacted and printable. At most 4,000 characters."""
+
+
+class DirectoryChanges(ChangesSummary):
+    """The changes of a program in a directory beside the workspace; they are a change set of that directory."""
+
+    directory: str
+    """Printable real path of the directory: `paddock changes` takes it with `--workspace`."""

@@ -37,7 +37,8 @@ class GrantedDirectory(Value):
     path: Annotated[Path, AfterValidator(_expand)]
     """The directory, absolute or below the home directory (`~/`)."""
     access: DirectoryAccess = "read-only"
-    """Access to it: `read-only` or `workspace-write`. `overlay` is reserved."""
+    """Access to it: `read-only`, `overlay` (what programs change there becomes a change set of that directory, for a
+    person to accept) or `workspace-write`."""
 
     def __str__(self) -> str:
         return f"{self.path} ({self.access})"

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from paddock.model.approval import Verdict
 from paddock.model.base import Json, Value, count
-from paddock.model.changes import ChangesSummary
+from paddock.model.changes import ChangesSummary, DirectoryChanges
 from paddock.model.errors import PaddockError
 from paddock.model.flow import FlowFinding
 from paddock.model.limits import Grants, GuestLimits
@@ -234,6 +234,8 @@ class RawResult(Value):
     """The calls that a rehearsal (`dry_run`) did not make, in order."""
     changes: ChangesSummary | None = None
     """What a program with the access `overlay` changed; None without one, and if it did not start."""
+    directory_changes: tuple[DirectoryChanges, ...] = ()
+    """What a program changed in directories beside the workspace that it had as overlays."""
     tool: ToolEnd | None = None
     """The end of a script tool; None for other work."""
     redactions: int = 0
@@ -326,7 +328,11 @@ def write_outcome(outcome: Outcome) -> str:
     # pydantic fails on values nested more than 255 levels deep, so that the value is added separately.
     # The version before refuses members that it does not know: it must read what its cluster stored of most runs.
     absent: dict[str, Any] = {"value": True, "decision": outcome.decision.list_absent()}
-    absent |= {name: True for name in ("recording", "changes", "labels") if not getattr(outcome, name)}
+    absent |= {
+        name: True
+        for name in ("recording", "changes", "directory_changes", "labels")
+        if not getattr(outcome, name)
+    }
     fields = outcome.model_dump(mode="json", exclude=absent)
     # It also turns all numbers into doubles.
     if outcome.tool is not None:

@@ -67,6 +67,8 @@ class ProcessGrants(Value):
     """Further files and directories to read and execute, for example the prefix of a toolchain."""
     writable: tuple[Path, ...] = ()
     """Further writable directories."""
+    overlaid: tuple[Path, ...] = ()
+    """Further directories that the process writes to in overlays, as to a workspace with the access `overlay`."""
     fixed: tuple[Path, ...] = ()
     """Granted real paths in directories that others may write. If one leads through a link at the start, nothing
     starts."""

@@ -118,6 +118,11 @@ class ProgramGrants(Value):
         accesses = [self.access, *(each.access for each in self.directories)]
         return "workspace-write" in accesses
 
+    @property
+    def has_overlay(self) -> bool:
+        """Whether it writes to an overlay of the workspace or of a directory beside it."""
+        return self.access == "overlay" or any(each.access == "overlay" for each in self.directories)
+
 
 class ProgramTerms(Value):
     """The effective limits and grants of one program, as policy decided."""

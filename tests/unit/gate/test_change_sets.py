@@ -1,8 +1,10 @@
 """What a person is shown before changes are accepted: nothing that the caller chooses may hide what is written."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.support.change_sets import make_change_set
@@ -83,6 +85,90 @@ def test_more_paths_that_must_be_named_than_a_question_can_show_are_refused(plac
 
 
 def test_a_question_about_undoing_counts_what_was_accepted(place: Place) -> None:
-    place.sets.carry_out(place.work("accept", "file1", HOOK), place.workspace)
+    asyncio.run(place.sets.carry_out(place.work("accept", "file1", HOOK), place.workspace))
     assert place.show("undo")[:2] == ("2 of 82 paths: 2 added", f"protected: {HOOK}")
     assert open_store(place.settings.overlay).read_state(place.id).accepted == (HOOK, "file1")
+
+
+class Later:
+    """A change set, and settings that were changed after it was made."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace, changed = folder / "workspace", folder / "changed"
+        (self.workspace / "state").mkdir(parents=True)
+        for name in ("plain.hush", "gone.hush", "Makefile", "state/log"):
+            (self.workspace / name).write_text("OLD\n")
+        shutil.copytree(self.workspace, changed)
+        for name in ("plain.hush", "new.hush", "Makefile", "state/log"):
+            (changed / name).write_text("NEW\n")
+        (changed / "gone.hush").unlink()
+        self.id = make_change_set(open_store(self.settings().overlay), self.workspace, changed)
+
+    def settings(self, **tables: object) -> Settings:
+        return Settings.model_validate({"overlay": {"directory": self.folder / "store"}, **tables})
+
+    def accept(self, settings: Settings, *paths: str) -> dict[str, Any]:
+        """Accept with these settings; return the report."""
+        work = ChangeSetRun(action="accept", id=self.id, paths=paths)
+        sets = ChangeSets(settings, str)
+        return cast("dict[str, Any]", asyncio.run(sets.carry_out(work, self.workspace)).describe())
+
+    def render(self, settings: Settings) -> str:
+        """Return the difference as it is shown with these settings."""
+        sets = ChangeSets(settings, str)
+        return sets.render(sets.find(self.id, self.workspace), 10_000)
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Later:
+    return Later(tmp_path)
+
+
+def test_a_file_that_is_hidden_now_is_neither_replaced_nor_removed_nor_shown(later: Later) -> None:
+    settings = later.settings(workspace={"hide": ["*.hush"]})
+    why = "workspace.hide hides a file there, which is never removed, replaced or shown"
+    report = later.accept(settings)
+    assert (report["paths"], report["conflicts"]) == (
+        [],
+        [{"path": "gone.hush", "why": why}, {"path": "plain.hush", "why": why}],
+    )
+    # What the program added is not the file of a person, and must be shown before it is accepted.
+    assert later.accept(settings, "new.hush")["paths"] == ["new.hush"]
+    assert (later.workspace / "plain.hush").read_text() == "OLD\n"
+    shown = later.render(settings).split("diff a/")
+    assert [part for part in shown if ".hush" in part] == [
+        "gone.hush b/gone.hush\ndeleted file, mode 0644\n"
+        "Contents of gone.hush are not shown: workspace.hide hides them\n",
+        "new.hush b/new.hush\nnew file, mode 0644\n--- /dev/null\n+++ b/new.hush\n@@ -0,0 +1 @@\n+NEW\n",
+        "plain.hush b/plain.hush\nContents of plain.hush are not shown: workspace.hide hides them\n",
+    ]
+
+
+def test_a_path_that_is_protected_now_must_be_named(later: Later) -> None:
+    settings = later.settings(sandbox={"protected": ["Makefile"]})
+    report = later.accept(settings)
+    assert "Makefile" not in report["paths"]
+    assert report["left"] == [{"path": "Makefile", "why": "protected; name it to accept it"}]
+    assert (later.workspace / "Makefile").read_text() == "OLD\n"
+    sets = ChangeSets(settings, str)
+    listed = sets.list_changes(sets.find(later.id, later.workspace), later.workspace)
+    assert [each.path for each in listed if each.protected] == ["Makefile"]
+    assert later.accept(settings, "Makefile")["paths"] == ["Makefile"]
+
+
+@pytest.mark.parametrize("moved", ["{workspace}/state", "{workspace}/link", "{workspace}/state/log"])
+def test_a_directory_that_is_paddocks_own_now_is_not_written(later: Later, moved: str) -> None:
+    (later.workspace / "link").symlink_to("state")
+    settings = later.settings(audit={"directory": moved.format(workspace=later.workspace)})
+    conflict = [{"path": "state/log", "why": "Paddock keeps its own files there"}]
+    assert later.accept(settings)["conflicts"] == conflict
+    assert later.accept(settings, "state")["conflicts"] == conflict
+    assert (later.workspace / "state/log").read_text() == "OLD\n"
+
+
+def test_a_workspace_that_is_paddocks_own_now_is_not_written(later: Later) -> None:
+    settings = later.settings(vault={"directory": later.folder})
+    with pytest.raises(ChangesError) as caught:
+        later.accept(settings)
+    assert str(caught.value) == (f"{later.workspace} is in {later.folder}, where Paddock keeps its own files")

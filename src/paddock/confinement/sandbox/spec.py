@@ -22,7 +22,7 @@ from paddock.confinement.sandbox.child.protection import (
 )
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.child.supervised_calls import METADATA_FILTER, SOCKET_FILTER, WATCH_FILTER
-from paddock.confinement.sandbox.directories import explain_refusal, is_the_kernels
+from paddock.confinement.sandbox.directories import explain_refusal, is_the_kernels, list_overlaid
 from paddock.confinement.sandbox.repository import Repository
 from paddock.foundation.files import SYSTEM_FOLDERS
 from paddock.model.errors import ConfigurationError
@@ -181,10 +181,10 @@ def check_reach(grants: ProcessGrants, job_user: int | None, tier: Tier) -> None
 
 
 def check_tier(grants: ProcessGrants, tier: Tier) -> None:
-    """Raise GrantError if the tier cannot give a job its own network, or an overlay."""
+    """Raise GrantError if the tier cannot give a job its own network, or overlays."""
     if tier != "namespaces" and grants.network in OWN_NETWORKS:
         raise GrantError(_NO_OWN_NETWORK.format(network=grants.network, tier=tier))
-    if tier != "namespaces" and grants.access == "overlay":  # engines let a program work in a copy instead
+    if tier != "namespaces" and list_overlaid(grants):  # engines let a program work in a copy instead
         raise GrantError(
             f"access overlay needs the tier namespaces, which mounts it; this is the tier {tier}"
         )
@@ -236,12 +236,10 @@ def check_private(
 ) -> None:
     """Raise GrantError if the tier cannot protect Paddock's `files`, or `own` directories below writable ones."""
     folders = _folders(grants)
-    written = [
-        _real(path, grants) for path in (folders if grants.access == "workspace-write" else grants.writable)
-    ]
+    whole = [grants.workspace] if grants.access == "workspace-write" and grants.workspace else []
+    written = [_real(path, grants) for path in (*whole, *grants.writable)]
     given = [_real(path, grants) for path in (*folders, *grants.readable)] if files else []
-    whole = grants.access == "workspace-write" and bool(files)
-    kept = [f"{written[0]}/{name}" for name in rules.paths] if whole else []
+    kept = [f"{written[0]}/{name}" for name in rules.paths] if whole and files else []
     for file in files:
         placed = f"{file.path}, Paddock's own file ({file.key}); move it to where no program has a grant"
         if file.readable and state_paths.is_exposed(file, written, kept):
@@ -268,7 +266,8 @@ def check_private(
 def _folders(grants: ProcessGrants) -> list[Path]:
     """Return the directories that a job works in."""
     inside = grants.workspace is not None and grants.access != "none"
-    return [*([grants.workspace] if grants.workspace is not None and inside else []), *grants.writable]
+    own = [grants.workspace] if grants.workspace is not None and inside else []
+    return [*own, *grants.writable, *grants.overlaid]
 
 
 def user(grants: ProcessGrants, job_user: int | None, tier: Tier) -> int | None:
@@ -327,7 +326,7 @@ def build_jail_spec(
     workspace = _real(grants.workspace, grants) if grants.workspace else ""
     writes_workspace = grants.access == "workspace-write"
     readable = list(_present(system := _system(grants.network), namespaces.identify_paths(system)))
-    overlaid = [workspace] if grants.access == "overlay" else []
+    overlaid = [_real(path, grants) for path in list_overlaid(grants)]
     given = [*(_real(path, grants) for path in grants.readable), *overlaid]
     given += [workspace] * (grants.access == "read-only")
     writable = [_real(path, grants) for path in grants.writable] + ([workspace] if writes_workspace else [])
@@ -369,7 +368,7 @@ def build_jail_spec(
         network=grants.network,
         readable=["/"] if in_namespaces else [*readable, *_existing(_READABLE_DEVICES)],
         writable=[*writable, *overlaid, str(scratch), *private],
-        overlay=workspace if overlaid else "",
+        overlays=tuple(overlaid),
         devices=_existing(_DEVICES),
         guarded=guarded,
         jail=jail,

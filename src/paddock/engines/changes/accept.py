@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.engines.changes.apply import StepConflict, Steps
-from paddock.engines.changes.conflicts import ConflictCheck, read_modes
+from paddock.engines.changes.conflicts import HIDDEN, OWN, ConflictCheck, read_modes
 from paddock.engines.changes.contents import StoredContents, keep_before
 from paddock.engines.changes.journal import Action, Journal, JournalHead, read_journal, remove_journal
-from paddock.engines.changes.merge import merge_conflicts
+from paddock.engines.changes.lock import lock_workspace
+from paddock.engines.changes.merge import Merges, MergeTexts, find_texts, merge_conflicts
 from paddock.engines.changes.plan import (
     STAGING_PREFIX,
     PathNote,
@@ -85,7 +86,8 @@ class _Task(NamedTuple):
 class Acceptor:
     """Accepts change sets of one store into one workspace, a real path.
 
-    `hidden` and `protected` return the paths of the workspace that are so now, relative to it, whatever the set says.
+    `hidden`, `protected` and `own` (Paddock's files) return the paths of the workspace that are so now, relative to it,
+    whatever the set says.
     """
 
     def __init__(
@@ -94,7 +96,9 @@ class Acceptor:
         workspace: Path,
         hidden: Callable[[], Collection[str]] = tuple,
         protected: Callable[[], Collection[str]] = tuple,
+        own: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        self._own = own
         self._store = store
         self._workspace = workspace
         self._hidden = hidden
@@ -102,24 +106,32 @@ class Acceptor:
 
     @contextmanager
     def open(self) -> Generator[Recovery | None]:
-        """Hold the lock of the workspace, and finish or undo what a killed process left; yield what was done.
+        """Hold the locks of the workspace, and finish or undo what a killed process left; yield what was done.
 
         Raises ChangesError.
         """
         try:
             self._store.check()
-            lock = self._store.lock(self._workspace)
-            with lock:
+            with self._store.lock(self._workspace), lock_workspace(self._workspace):
                 yield self._recover()
         except OSError as error:
             raise ChangesError(
                 f"The workspace cannot be opened: {error.strerror} ({error.filename or self._workspace})"
             ) from error
 
-    def accept(self, set_id: str, named: Collection[str] = (), *, merge: bool = False) -> AcceptReport:
+    def find_texts(self, set_id: str, named: Collection[str] = ()) -> list[MergeTexts]:
+        """Return the texts of conflicts that `accept` would have and a merge may resolve. Raises ChangesError."""
+        stored = self._load(set_id)
+        check_set(set_id, stored.change_set)
+        changes = select_changes(self.list_changes(stored), named).changes
+        with _open_workspace(self._workspace) as root:
+            compared = ConflictCheck(root, self._list_kept()).compare(changes)
+            return find_texts(root, compared, changes, StoredContents(self._store, set_id))
+
+    def accept(self, set_id: str, named: Collection[str] = (), merges: Merges | None = None) -> AcceptReport:
         """Accept the changes at the named paths, or all that need no naming. Call it within `open`.
 
-        With conflicts nothing is written; `merge` resolves those of text files that merge cleanly. Raises ChangesError.
+        With conflicts nothing is written, except that `merges` resolves those which it has. Raises ChangesError.
         """
         stored = self._load(set_id)
         check_set(set_id, stored.change_set)
@@ -137,7 +149,7 @@ class Acceptor:
                 accepted_at=datetime.now(UTC),
             )
 
-        report = self._run(_Task(stored, "accept", selection.changes, contents, finish), merge=merge)
+        report = self._run(_Task(stored, "accept", selection.changes, contents, finish), merges)
         return report._replace(left=selection.left)
 
     def list_changes(self, stored: StoredChanges) -> tuple[Change, ...]:
@@ -175,6 +187,9 @@ class Acceptor:
         report = self._run(_Task(stored, "undo", selection.changes, contents, finish))
         return report._replace(left=selection.left)
 
+    def _list_kept(self) -> dict[str, str]:
+        return dict.fromkeys(self._hidden(), HIDDEN) | dict.fromkeys(self._own(), OWN)
+
     def _load(self, set_id: str) -> StoredChanges:
         stored = self._store.load(set_id)
         if stored.change_set.workspace != str(self._workspace):
@@ -188,19 +203,16 @@ class Acceptor:
             )
         return stored
 
-    def _run(self, task: _Task, *, merge: bool = False) -> AcceptReport:
-        try:
-            with Folder.open(self._workspace) as root:
-                return self._accept(root, task, merge=merge)
-        except OSError as error:
-            where = f" ({make_printable(os.fsdecode(error.filename))})" if error.filename else ""
-            raise ChangesError(f"Nothing was changed: {error.strerror or error}{where}") from error
+    def _run(self, task: _Task, merges: Merges | None = None) -> AcceptReport:
+        with _open_workspace(self._workspace) as root:
+            return self._accept(root, task, merges)
 
-    def _accept(self, root: Folder, task: _Task, *, merge: bool) -> AcceptReport:
-        compared = ConflictCheck(root, self._hidden()).compare(task.changes)
+    def _accept(self, root: Folder, task: _Task, merges: Merges | None) -> AcceptReport:
+        since = "the run" if task.action == "accept" else "it was accepted"
+        compared = ConflictCheck(root, self._list_kept(), since=since).compare(task.changes)
         merged: tuple[str, ...] = ()
-        if compared.conflicts and merge:
-            compared, merged = merge_conflicts(root, compared, task.changes, task.contents)
+        if compared.conflicts and merges is not None:
+            compared, merged = merge_conflicts(root, compared, task.changes, task.contents, merges)
         if compared.conflicts:
             return AcceptReport(conflicts=compared.conflicts)
         pending = compared.pending
@@ -280,6 +292,17 @@ class Acceptor:
         return Recovery(
             head.set_id, head.action, finished=False, kept=kept, folder=head.staging if kept else ""
         )
+
+
+@contextmanager
+def _open_workspace(workspace: Path) -> Generator[Folder]:
+    """Yield the workspace; an OSError within becomes a ChangesError."""
+    try:
+        with Folder.open(workspace) as root:
+            yield root
+    except OSError as error:
+        where = f" ({make_printable(os.fsdecode(error.filename))})" if error.filename else ""
+        raise ChangesError(f"Nothing was changed: {error.strerror or error}{where}") from error
 
 
 def _undo_steps(root: Folder, head: JournalHead, inodes: Mapping[str, int] | None) -> tuple[PathNote, ...]:

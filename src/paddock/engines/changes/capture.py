@@ -33,11 +33,12 @@ from paddock.foundation.files import read_pieces
 from paddock.model.change_set import Change, ChangeKind, ChangeSet, FileFacts
 from paddock.model.changes import OverlayMethod
 from paddock.model.errors import ChangesTooLarge
-from paddock.record.changes.store import NewChangeSet
+from paddock.record.changes.store import NewChangeSet, encode_json
 
 MAX_LEFT_OUT = 100
 _MAX_NAMES = 200_000
 """Maximum number of names to look at, in both trees together; most of them are no changes."""
+_MAX_KNOWN = 100_000
 _OPAQUE = "user.overlay.opaque"
 _SNIFFED_BYTES = 8000
 """Bytes in which a NUL makes contents binary, as git decides it."""
@@ -78,6 +79,9 @@ class Overlaid(NamedTuple):
     """The user that the program ran as; None for the one of this process."""
     cut_short: str = ""
     """Why the program could not write more; then the set is incomplete. Empty if it could."""
+    known: set[bytes] | None = None
+    """Digests of the files that earlier readings of a session's overlay found: what the program worked from, and what
+    it made. If the workspace has one of them, the change is an acceptance or an undo, and no change by others."""
 
     def locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
@@ -93,6 +97,8 @@ def capture_changes(
         capture = _Capture(overlaid, lower, upper, new, rules=rules, limits=limits)
         incomplete = capture.read()
         changes = capture.finish()
+    if overlaid.known is not None:
+        _remember(changes, overlaid.known)
     return ChangeSet(
         request=request,
         workspace=str(overlaid.workspace),
@@ -103,6 +109,18 @@ def capture_changes(
         left_out=tuple(capture.left_out)[:MAX_LEFT_OUT],
         incomplete=incomplete or overlaid.cut_short,
     )
+
+
+def _remember(changes: Sequence[Change], known: set[bytes]) -> None:
+    """Add the files of some changes; beyond the maximum, a file that was accepted counts as changed by others."""
+    for change in changes:
+        for facts in (change.before, change.after):
+            if facts is not None and not change.changed_meanwhile and len(known) < _MAX_KNOWN:
+                known.add(_identify(change.path, facts))
+
+
+def _identify(path: str, facts: FileFacts) -> bytes:
+    return hashlib.sha256(encode_json([path, facts.model_dump()])).digest()
 
 
 def may_read(facts: os.stat_result, user: int | None) -> bool:
@@ -349,6 +367,9 @@ class _Capture:
         if len(self._changes) >= self._limits.changes:
             raise _TooMuch(f"it changed more than {self._limits.changes:,} paths (overlay.changes)")
         is_file = found is not None and not stat.S_ISDIR(found.st_mode)
+        is_newer = is_file and found is not None and found.st_ctime_ns > self._overlaid.opened_ns
+        known = self._overlaid.known or ()
+        is_known = is_newer and before is not None and _identify(path, before) in known
         self._changes[path] = Change(
             path=path,
             kind=_name_kind(before, after),
@@ -357,7 +378,7 @@ class _Capture:
             binary=is_binary,
             protected=self._is_protected(path, before, after),
             outward=after is not None and after.target is not None and leads_out(path, after.target),
-            changed_meanwhile=is_file and found is not None and found.st_ctime_ns > self._overlaid.opened_ns,
+            changed_meanwhile=is_newer and not is_known,
         )
 
     def _is_protected(self, path: str, before: FileFacts | None, after: FileFacts | None) -> bool:

@@ -3,12 +3,11 @@
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from paddock.engines.changes.plan import (
     PathNote,
-    is_among,
     list_above,
     makes_directory,
     removes_directory,
@@ -18,6 +17,7 @@ from paddock.model.change_set import Change, FileFacts
 from paddock.model.printable import make_printable
 
 HIDDEN = "workspace.hide hides a file there, which is never removed, replaced or shown"
+OWN = "Paddock keeps its own files there"
 
 
 class Comparison(NamedTuple):
@@ -33,11 +33,15 @@ class Comparison(NamedTuple):
 
 
 class ConflictCheck:
-    """The comparison of one workspace. Hidden paths are relative to it."""
+    """The comparison of one workspace. `since` says when it was as expected.
 
-    def __init__(self, root: Folder, hidden: Collection[str] = ()) -> None:
+    `kept` are the paths that no change may touch, relative to it, and why.
+    """
+
+    def __init__(self, root: Folder, kept: Mapping[str, str] = {}, *, since: str = "the run") -> None:
         self._root = root
-        self._hidden = frozenset(hidden)
+        self._since = since
+        self._kept = kept
         self._pending: dict[str, Change] = {}
         self._unchanged: list[str] = []
         self._conflicts: dict[str, str] = {}
@@ -46,8 +50,8 @@ class ConflictCheck:
     def compare(self, changes: Iterable[Change]) -> Comparison:
         """Compare changes, sorted by path. Reads every file that is to be replaced. Raises no OSError."""
         for change in changes:
-            if self._hides(change.path):
-                self._conflicts[change.path] = HIDDEN
+            if reason := self._find_kept(change.path):
+                self._conflicts[change.path] = reason
             elif not self._is_inside_conflict(change.path):
                 self._compare(change)
         for change in self._pending.values():
@@ -56,8 +60,8 @@ class ConflictCheck:
         conflicts = tuple(PathNote(path, why) for path, why in self._conflicts.items())
         return Comparison(tuple(self._pending.values()), tuple(self._unchanged), conflicts, self._present)
 
-    def _hides(self, path: str) -> bool:
-        return is_among(path, self._hidden)
+    def _find_kept(self, path: str) -> str:
+        return next((self._kept[each] for each in (path, *list_above(path)) if each in self._kept), "")
 
     def _is_inside_conflict(self, path: str) -> bool:
         return any(above in self._conflicts for above in list_above(path))
@@ -81,11 +85,11 @@ class ConflictCheck:
         elif change.changed_meanwhile:
             self._conflicts[change.path] = "the workspace's own file was changed during the run"
         elif now is None and change.before is None and not self._has_parent(change.path):
-            self._conflicts[change.path] = "the directory above it was removed since the run"
+            self._conflicts[change.path] = f"the directory above it was removed since {self._since}"
         elif now == change.before:
             self._pending[change.path] = change
         else:
-            self._conflicts[change.path] = _explain(change.before, now)
+            self._conflicts[change.path] = _explain(change.before, now, self._since)
             if now is not None:
                 self._present[change.path] = now
 
@@ -108,8 +112,8 @@ class ConflictCheck:
             inner = f"{path}/{name}"
             if inner in self._conflicts:
                 continue
-            if inner in self._hidden:
-                self._conflicts[path] = HIDDEN
+            if inner in self._kept:
+                self._conflicts[path] = self._kept[inner]
             elif inner not in self._pending or self._pending[inner].before is None:
                 self._conflicts[path] = f"it holds {make_printable(name)}, which the change set does not have"
 
@@ -148,15 +152,12 @@ def explain_lookup(error: OSError) -> str:
     return (error.strerror or os.strerror(error.errno or 0)).lower()
 
 
-def _explain(before: FileFacts | None, now: FileFacts | None) -> str:
+def _explain(before: FileFacts | None, now: FileFacts | None, since: str) -> str:
     if before is None:
         return "it exists already"
     if now is None:
-        return "it was removed since the run"
+        return f"it was removed since {since}"
     if now.type != before.type:
         return f"it is a {now.type} now"
-    return (
-        "its mode was changed since the run"
-        if now.replace(mode=before.mode) == before
-        else ("it was changed since the run")
-    )
+    what = "its mode" if now.replace(mode=before.mode) == before else "it"
+    return f"{what} was changed since {since}"

@@ -39,9 +39,19 @@ class FileDiff(NamedTuple):
 
 
 class Differ:
-    """Makes the differences of one change set. `hide` removes secrets from a text."""
+    """Makes the differences of one change set. `hide` removes secrets from a text.
 
-    def __init__(self, store: ChangeStore, set_id: str, hide: Callable[[str], str]) -> None:
+    `is_hidden` returns whether files at a path of the workspace are hidden now.
+    """
+
+    def __init__(
+        self,
+        store: ChangeStore,
+        set_id: str,
+        hide: Callable[[str], str],
+        is_hidden: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._is_hidden = is_hidden
         self._store = store
         self._set_id = set_id
         self._hide = hide
@@ -71,6 +81,8 @@ class Differ:
         new = after.sha256 if after is not None else None
         if old == new:
             return FileDiff(path, tuple(heading))
+        if old is not None and self._is_hidden(change.path):
+            return FileDiff(path, (*heading, f"Contents of {path} are not shown: workspace.hide hides them"))
         texts = self._read(before, is_before=True), self._read(after, is_before=False)
         names = f"a/{path}" if old else _NO_FILE, f"b/{path}" if new else _NO_FILE
         if change.binary or isinstance(texts[0], _Unshown) or isinstance(texts[1], _Unshown):

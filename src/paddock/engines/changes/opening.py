@@ -8,6 +8,7 @@ directories and links.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import stat
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from paddock.confinement.sandbox.child import overlay
 from paddock.confinement.sandbox.child.hiding import find_hidden
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
+from paddock.confinement.sandbox.directories import list_overlaid
 from paddock.confinement.sandbox.sandbox import KernelSandbox
 from paddock.engines.changes.capture import CaptureRules, Overlaid, may_read
 from paddock.engines.changes.plan import is_at_or_below
@@ -32,9 +34,15 @@ if TYPE_CHECKING:
 COPY_FOLDER = "workspace"
 """Directory in scratch that has the copy."""
 _WRITE_LIMITS = {"scratch", "file_size"}
+_UNKEPT = frozenset({Status.LOST, Status.INVALID, Status.DENIED})
+"""Ends of a program that left nothing to keep."""
 _FICLONE = 0x40049409
 """ioctl_ficlone(2)."""
 _STAMP = ".opened"
+_NO_COPY = (
+    "This machine has no overlay for the directory {}, and only the workspace is copied instead; give it read-only "
+    "(:ro) or for writing (:rw), or make the tier namespaces available (paddock doctor says how)"
+)
 _CHUNK_BYTES = 1 << 30
 
 
@@ -45,70 +53,104 @@ class OverlayBounds(NamedTuple):
     copy_files: int
 
 
+class Overlays(NamedTuple):
+    """The overlays of one program."""
+
+    workspace: Overlaid | None
+    """None if only directories beside the workspace have overlays."""
+    directories: tuple[Overlaid, ...] = ()
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the program works in a copy of its workspace."""
+        return self.workspace is not None and self.workspace.method == "copy"
+
+    def locate(self, path: Path) -> Path:
+        """Return where the program sees a real path of the workspace."""
+        return path if self.workspace is None else self.workspace.locate(path)
+
+    def list_all(self) -> list[Overlaid]:
+        """Return all of them."""
+        return [*([self.workspace] if self.workspace is not None else []), *self.directories]
+
+
+class OpenedSlot(NamedTuple):
+    """A slot for a program with overlays."""
+
+    grants: ProcessGrants
+    """Those of the program, or of one that works in a copy."""
+    slot: "SandboxSlot"
+    overlays: Overlays
+
+
 class OverlayRefused(Exception):
-    """The workspace cannot be copied; the text says why and what to do."""
+    """A program cannot have its overlays; the text says why and what to do."""
 
 
 class OverlayRun(NamedTuple):
-    """Opens the overlay of one program with the access `overlay`, and keeps what the program changed."""
+    """Opens the overlays of one program, and keeps what the program changed."""
 
     bounds: OverlayBounds
     take: Callable[[Overlaid, CaptureRules], None]
-    """Keeps the changes of a program that has ended, in a thread."""
-
-    async def take_slot(
-        self, sandbox: "GuardingSandbox", grants: ProcessGrants, limits: ProcessLimits
-    ) -> "tuple[ProcessGrants, SandboxSlot]":
-        """Return a slot for the program, and its grants: those that were given, or those of one that works in a copy.
-
-        The caller releases the slot. Raises EngineError.
-        """
-        if isinstance(sandbox, KernelSandbox) and sandbox.tier == "namespaces":
-            slot = await sandbox.take_slot(grants, limits)
-            try:
-                if await sandbox.has_overlay(slot):
-                    return grants, slot
-            except asyncio.CancelledError:
-                slot.release()
-                raise
-            slot.release()
-        grants = grants.replace(access="read-only")
-        return grants, await sandbox.take_slot(grants, limits)
+    """Keeps the changes to one directory, of a program that has ended, in a thread."""
 
     async def open(
-        self, sandbox: "GuardingSandbox", grants: ProcessGrants, scratch: Path
-    ) -> Overlaid | RawResult:
-        """Return the overlay of a program with grants of `take_slot`, or the result of one that cannot have any.
+        self, sandbox: "GuardingSandbox", grants: ProcessGrants, limits: ProcessLimits
+    ) -> OpenedSlot | RawResult:
+        """Return a slot with the overlays of a program, which the caller releases; a result if it cannot have them.
 
         Raises EngineError.
         """
-        assert grants.workspace is not None
         try:
-            if grants.access == "overlay":
-                return open_overlayfs(grants.workspace, scratch)
-            return await asyncio.to_thread(
-                open_copy, grants.workspace, scratch, make_rules(sandbox), self.bounds
-            )
+            with contextlib.ExitStack() as on_failure:
+                opened = await self._open(sandbox, grants, limits, on_failure)
+                on_failure.pop_all()
+                return opened
         except OverlayRefused as refusal:
             error = ErrorInfo(name="Overlay", message=str(refusal), phase="decide")
             return RawResult(status=Status.DENIED, error=error)
         except OSError as error:
-            raise EngineError(f"the workspace cannot be copied: {error.strerror}") from error
+            raise EngineError(f"the overlay cannot be opened: {error.strerror}") from error
+
+    async def _open(
+        self,
+        sandbox: "GuardingSandbox",
+        grants: ProcessGrants,
+        limits: ProcessLimits,
+        on_failure: contextlib.ExitStack,
+    ) -> OpenedSlot:
+        if isinstance(sandbox, KernelSandbox) and sandbox.tier == "namespaces":
+            slot = await sandbox.take_slot(grants, limits)
+            on_failure.callback(slot.release)
+            if await sandbox.has_overlay(slot):
+                overlays = await asyncio.to_thread(open_overlayfs, grants, slot.scratch)
+                return OpenedSlot(grants, slot, overlays)
+            slot.release()
+        if grants.overlaid:
+            raise OverlayRefused(_NO_COPY.format(grants.overlaid[0]))
+        workspace = grants.workspace
+        assert workspace is not None
+        grants = grants.replace(access="read-only")
+        slot = await sandbox.take_slot(grants, limits)
+        on_failure.callback(slot.release)
+        rules = make_rules(sandbox)
+        copied = await asyncio.to_thread(open_copy, workspace, slot.scratch, rules, self.bounds)
+        return OpenedSlot(grants, slot, Overlays(copied))
 
     async def keep(
-        self, sandbox: "GuardingSandbox", overlaid: Overlaid, ended: ProcessResult | None = None
+        self, sandbox: "GuardingSandbox", overlays: Overlays, ended: ProcessResult | None = None
     ) -> None:
         """Keep the changes of a program that has `ended`, or is stopped between two executions.
 
-        Does nothing if a process of it may still be alive, or its scratch be half removed.
+        Does nothing if it did not start, if a process of it may still be alive, or its scratch be half removed.
         """
-        if ended is not None and (ended.survivors or ended.status is Status.LOST):
+        if ended is not None and (ended.survivors or ended.status in _UNKEPT):
             return
+        cut_short = ""
         if ended is not None and ended.limit in _WRITE_LIMITS:
-            overlaid = overlaid._replace(
-                cut_short=f"the program was ended when it wrote too much ({ended.limit})"
-            )
-        await asyncio.to_thread(self.take, overlaid, make_rules(sandbox))
+            cut_short = f"the program was ended when it wrote too much ({ended.limit})"
+        for each in overlays.list_all():
+            await asyncio.to_thread(self.take, each._replace(cut_short=cut_short), make_rules(sandbox))
 
 
 def make_rules(sandbox: "GuardingSandbox") -> CaptureRules:
@@ -117,10 +159,22 @@ def make_rules(sandbox: "GuardingSandbox") -> CaptureRules:
     return CaptureRules(sandbox.protection, sandbox.hiding, own, sandbox.installed)
 
 
-def open_overlayfs(workspace: Path, scratch: Path) -> Overlaid:
-    """Return the overlay that a program will have, whose upper directory the jail makes in its scratch."""
+def open_overlayfs(grants: ProcessGrants, scratch: Path) -> Overlays:
+    """Return the overlays that a jail has mounted, whose upper directories are in its scratch. Raises OSError."""
     opened_ns, user = _read_clock(scratch), scratch.stat().st_uid
-    return Overlaid(workspace.resolve(), scratch / overlay.UPPER, "overlayfs", opened_ns, user=user)
+    opened = [
+        Overlaid(
+            path.resolve(),
+            scratch / overlay.locate_upper(number),
+            "overlayfs",
+            opened_ns,
+            user=user,
+            known=set(),
+        )
+        for number, path in enumerate(list_overlaid(grants))
+    ]
+    first = opened.pop(0) if grants.access == "overlay" else None
+    return Overlays(first, tuple(opened))
 
 
 def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: OverlayBounds) -> Overlaid:
@@ -140,7 +194,7 @@ def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: Overl
     with Folder.open(workspace) as source, Folder.open(target) as copied:
         copy = _Copy(source, copied, scratch.stat().st_uid, kept_out, bounds)
         copy.copy_folder("")
-    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner)
+    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner, known=set())
 
 
 class _Copy:

@@ -54,8 +54,7 @@ from paddock.policy.settings.schema import RuntimeSettings
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
-    from paddock.engines.changes.capture import Overlaid
-    from paddock.engines.changes.opening import OverlayRun
+    from paddock.engines.changes.opening import OverlayRun, Overlays
     from paddock.engines.packages.service import Packages
 
 EXHAUSTED = "Compile succeeded but execution budget exhausted."
@@ -90,8 +89,7 @@ class HeldProgram:
     conclude: Conclude
     used: AsyncExitStack
     """Its slot and its packages."""
-    overlaid: "Overlaid | None" = None
-    """Its overlay of the workspace."""
+    overlays: "Overlays | None" = None
 
     async def end(self) -> None:
         """Kill its processes, and then give back what it used."""
@@ -230,19 +228,17 @@ class RuntimeEngine:
             if overlay is None:
                 slot = await sandbox.take_slot(grants, limits)
             else:
-                grants, taken = await overlay.take_slot(sandbox, grants, limits)
-                assert isinstance(taken, Jail)
-                slot = taken
+                opened = await overlay.open(sandbox, grants, limits)
+                if isinstance(opened, RawResult):
+                    return opened
+                assert isinstance(opened.slot, Jail)
+                grants, slot = opened.grants, opened.slot
+                running = replace(running, overlays=opened.overlays)
             used.callback(slot.release)
             try:
                 await asyncio.to_thread(make_workdir, task, sandbox, slot.scratch, {})
             except InputFileError as problem:
                 return _refuse(Status.INVALID, str(problem))
-            if overlay is not None:
-                overlaid = await overlay.open(sandbox, grants, slot.scratch)
-                if isinstance(overlaid, RawResult):
-                    return overlaid
-                running = replace(running, overlaid=overlaid)
             for name, target in running.links.items():
                 (slot.scratch / name).symlink_to(target)
             name = planned.file_name
@@ -263,7 +259,7 @@ class RuntimeEngine:
 
             if isinstance(process, ProcessResult):
                 return conclude(process, task)
-            return HeldProgram(process, slot, sandbox, conclude, used.pop_all(), running.overlaid)
+            return HeldProgram(process, slot, sandbox, conclude, used.pop_all(), running.overlays)
 
     async def _provide_driver(
         self, running: RunningTask, compiler: Sequence[str], slot: "SandboxSlot"
@@ -283,7 +279,7 @@ class RuntimeEngine:
         plan = compile_first(running.plan, toolchain, compiler)
         grants = running.task.grants(toolchain).replace(network="none")
         if grants.workspace is not None:
-            grants = grants.replace(access="read-only")
+            grants = grants.replace(access="read-only", overlaid=())
         compiled = await self._provide_files(replace(running, plan=plan), slot, grants)
         if not compiled.cached if isinstance(compiled, Compiled) else compiled.status not in _SAYS_NOTHING:
             self._driver_compiles[toolchain.identity] = times + 1
@@ -296,13 +292,12 @@ class RuntimeEngine:
         if overlay is None:
             slot = await running.sandbox.take_slot(grants, limits)
         else:
-            grants, slot = await overlay.take_slot(running.sandbox, grants, limits)
+            opened = await overlay.open(running.sandbox, grants, limits)
+            if isinstance(opened, RawResult):
+                return opened
+            grants, slot = opened.grants, opened.slot
+            running = replace(running, overlays=opened.overlays)
         try:
-            if overlay is not None:
-                overlaid = await overlay.open(running.sandbox, grants, slot.scratch)
-                if isinstance(overlaid, RawResult):
-                    return overlaid
-                running = replace(running, overlaid=overlaid)
             work, before = running.task.work, dict[str, str]()
             if work.has_workdir:
                 own = running.plan.program if running.source_folder else {}
@@ -347,8 +342,8 @@ class RuntimeEngine:
                     await asyncio.to_thread(sinks.files, walk_files(workdir), before)
                 if work.has_workdir and sinks.workdir is not None:
                     await asyncio.to_thread(sinks.workdir, workdir)
-                if overlay is not None and running.overlaid is not None:
-                    await overlay.keep(running.sandbox, running.overlaid, result)
+                if overlay is not None and running.overlays is not None:
+                    await overlay.keep(running.sandbox, running.overlays, result)
             return self._conclude(running, result, grants, compiled)
         finally:
             slot.release()

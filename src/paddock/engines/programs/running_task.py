@@ -34,7 +34,7 @@ from paddock.model.texts import ESCAPED_LINE_ENDS, FENCED, has_escaped_line_ends
 
 if TYPE_CHECKING:
     from paddock.confinement.sandbox.protocol import SandboxSlot
-    from paddock.engines.changes.capture import Overlaid
+    from paddock.engines.changes.opening import Overlays
     from paddock.model.requirements import PackageEnvironment
 
 MIN_RUN_MS = 1000
@@ -88,8 +88,7 @@ class RunningTask:
     """Links to make in scratch, by name: packages that the language searches beside the program."""
     held: ProcessLimits | None = None
     """Limits of the interpreter, if this is one of its turns."""
-    overlaid: "Overlaid | None" = None
-    """Its overlay of the workspace."""
+    overlays: "Overlays | None" = None
 
     @property
     def combined(self) -> bool:
@@ -113,12 +112,12 @@ class RunningTask:
 
     def list_copy_variables(self) -> dict[str, str]:
         """Return the variable with the path of the copy of the workspace; nothing if there is none."""
-        is_copy = self.overlaid is not None and self.overlaid.method == "copy"
+        is_copy = self.overlays is not None and self.overlays.has_copy
         return {"PADDOCK_WORKSPACE": str(self._locate(self.task.workspace.resolve()))} if is_copy else {}
 
     def _locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
-        return path if self.overlaid is None else self.overlaid.locate(path)
+        return path if self.overlays is None else self.overlays.locate(path)
 
     def paths_in(self, slot: "SandboxSlot", *, compiling: bool = False) -> StepPaths:
         """Return the paths of the program in a slot."""
@@ -181,7 +180,7 @@ class RunningTask:
             is_one_line = has_escaped_line_ends(work.code)
             if is_one_line and (phase == "compile" or _PARSE_ERROR_PATTERN.search(stderr)):
                 return ESCAPED_LINE_ENDS
-        if self.overlaid is not None:
+        if self.overlays is not None and self.overlays.workspace is not None:
             grants = grants.replace(access="overlay")
         return withheld(
             ended,

@@ -80,7 +80,8 @@ class ProgramTask(NamedTuple):
         inside = given.access != "none"
         beside = given.directories
         written = tuple(each.path for each in beside if each.access == "workspace-write")
-        read = tuple(each.path for each in beside if each.access != "workspace-write")
+        overlaid = tuple(each.path for each in beside if each.access == "overlay")
+        read = tuple(each.path for each in beside if each.access == "read-only" and each.path not in overlaid)
         return ProcessGrants(
             workspace=self.workspace if inside else None,
             access=given.access,
@@ -88,7 +89,8 @@ class ProgramTask(NamedTuple):
             network=given.network,
             readable=(*(toolchain.prefixes if toolchain else ()), *read),
             writable=written,
-            searched=(*read, *written),
+            overlaid=overlaid,
+            searched=(*read, *written, *overlaid),
             still=toolchain.still if toolchain and given.writes_files else (),
         )
 

@@ -33,7 +33,6 @@ from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
 
 if TYPE_CHECKING:
-    from paddock.engines.changes.capture import Overlaid
     from paddock.engines.changes.opening import OverlayRun
 
 INHERITED = frozenset(
@@ -267,30 +266,26 @@ class ToolEngine:
             kept_bytes=terms.output_bytes,
             stdin_bytes=max(1, len(stdin)),
         )
-        overlay = task.overlay
+        overlay, overlays = task.overlay, None
         if overlay is None:
             slot = await sandbox.take_slot(grants, limits)
         else:
-            grants, slot = await overlay.take_slot(sandbox, grants, limits)
+            opened = await overlay.open(sandbox, grants, limits)
+            if isinstance(opened, RawResult):
+                raise _ToolRefusedError(opened.error.message if opened.error else "", status=opened.status)
+            grants, slot, overlays = opened
         try:
             await asyncio.to_thread(_write_files, command.files, slot.scratch)
             argv, given = command.start(slot.scratch)
             variables = self._make_variables(task, given)
-            overlaid: Overlaid | None = None
-            if overlay is not None:
-                opened = await overlay.open(sandbox, grants, slot.scratch)
-                if isinstance(opened, RawResult):
-                    raise _ToolRefusedError(
-                        opened.error.message if opened.error else "", status=opened.status
-                    )
-                overlaid = opened
-                variables["PADDOCK_WORKSPACE"] = str(overlaid.locate(task.workspace.resolve()))
+            if overlays is not None:
+                variables["PADDOCK_WORKSPACE"] = str(overlays.locate(task.workspace.resolve()))
             async with open_hosts(task.hosts, slot.scratch) as (proxies, on_proxy_socket):
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
                 streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
                 result = await sandbox.run(argv, grants, limits, streams, slot=slot)
-            if overlay is not None and overlaid is not None:
-                await overlay.keep(sandbox, overlaid, result)
+            if overlay is not None and overlays is not None:
+                await overlay.keep(sandbox, overlays, result)
             return result
         finally:
             slot.release()

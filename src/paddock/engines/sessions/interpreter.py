@@ -180,7 +180,7 @@ class Interpreter:
     ) -> "Interpreter | RawResult":
         """Start the interpreter of a program's language, or return why it cannot start. Raises EngineError.
 
-        Setting `stop` ends the start. `overlay` opens the overlay of a session with that access.
+        Setting `stop` ends the start. `overlay` opens the overlays of a session that has any.
         """
         channel = DriverChannel()
         held: HeldProgram | RawResult | None = None
@@ -260,10 +260,10 @@ class Interpreter:
             self._background.begin_turn()
 
     async def keep_changes(self, overlay: "OverlayRun | None") -> None:
-        """Keep all changes of the session to its overlay so far. Call it while nothing runs in it."""
-        if overlay is not None and self._held.overlaid is not None:
+        """Keep all changes of the session to its overlays so far. Call it while nothing runs in it."""
+        if overlay is not None and self._held.overlays is not None:
             ended = self._process.result.result() if self._process.result.done() else None
-            await overlay.keep(self._held.sandbox, self._held.overlaid, ended)
+            await overlay.keep(self._held.sandbox, self._held.overlays, ended)
 
     def add_files(self, task: ProgramTask) -> None:
         """Write the files of a program into the working directory. Raises InputFileError."""

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any, cast
 
-from paddock.foundation.cancellation import run_shielded
 from paddock.gate.change_sets import print_path
 from paddock.gate.watchers import Watchers
 from paddock.gate.work.kind import Context, Kind, shorten_name
@@ -111,10 +110,8 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         decision: Decision,
         watchers: Watchers,
     ) -> RawResult:
-        carried = asyncio.to_thread(context.engines.changes.carry_out, work, request.workspace)
         try:
-            # A thread cannot be stopped; what it began is finished or undone before the answer.
-            done = await run_shielded(carried)
+            done = await context.engines.changes.carry_out(work, request.workspace)
         except ChangesError as error:
             return _fail(error)
         value = done.describe()

@@ -49,7 +49,7 @@ def judge_program(
 ) -> tuple[ProgramTerms, list[Reason], list[Reason]]:
     """Return the terms of a program, clamped limits, and objections; each with the name of its rule.
 
-    A program whose request may make only some `calls` reads the directories of the settings, and writes to none.
+    A program whose request may make only some `calls` writes to none of the directories of the settings. Overlays stay.
     """
     limits, clamped, _ = _effective_limits(asked, settings)
     grants = ProgramGrants(
@@ -61,7 +61,10 @@ def judge_program(
         background=work.background,
         directories=work.directories
         if narrower(calls, settings.grants.calls) == "run"
-        else tuple(each.replace(access="read-only") for each in work.directories),
+        else tuple(
+            each.replace(access="read-only") if each.access == "workspace-write" else each
+            for each in work.directories
+        ),
     )
     terms = ProgramTerms(limits=limits, grants=grants)
     for _, objections in list_stages(work, asked, settings, catalogue):
@@ -210,10 +213,6 @@ def _check_directories(work: RuntimeRun, settings: Settings) -> Iterator[Reason]
     if other := find_uncovered(work.directories, settings.workspace.directory):
         fix = "add a [[workspace.directory]] to the paddock.toml of the user or the system"
         yield "workspace.directory", f"the directory {str(other)[:_MAX_QUOTED_CHARS]} is not granted; {fix}"
-    if any(each.access == "overlay" for each in work.directories):
-        shown = next(str(each.path) for each in work.directories if each.access == "overlay")
-        text = f"the directory {shown[:_MAX_QUOTED_CHARS]} cannot be an overlay yet"
-        yield "workspace.directory", f"{text}; give it read-only (:ro) or for writing (:rw)"
 
 
 def _check_environment(work: RuntimeRun, settings: Settings) -> Iterator[Reason]:

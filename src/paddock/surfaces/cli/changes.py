@@ -94,17 +94,18 @@ def show(id: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> N
     """Show the paths of a change set. Those in red are accepted only if they are named."""
     from paddock.engines.changes.plan import describe_guard, is_guarded
 
-    stored = _open(load(workspace, flags=flags).settings, workspace).find(id, workspace)
-    given = stored.change_set
+    sets = _open(load(workspace, flags=flags).settings, workspace)
+    stored = sets.find(id, workspace)
+    given, listed = stored.change_set, sets.list_changes(stored, workspace)
     if as_json:
-        changes = list[Json]([describe_change(each) for each in given.changes])
+        changes = list[Json]([describe_change(each) for each in listed])
         print_json(
             {**describe_set(stored), "changes": changes, "left_out": list(map(print_path, given.left_out))}
         )
         return
     print_lines([f"{stored.id}: {_count_kinds(given.changes)}, {_state(stored)}"])
     accepted = frozenset(stored.state.accepted)
-    for change in given.changes:
+    for change in listed:
         notes = [describe_guard(change)] if is_guarded(change) else []
         notes += ["accepted"] if change.path in accepted else []
         notes += ["changed during the run"] if change.changed_meanwhile else []
@@ -266,7 +267,7 @@ def _print_report(value: dict[str, Any], *, merge: bool) -> None:
     if "recovered" in value:
         warn(value["recovered"])
     if value["action"] == "discard":
-        print_note(f"{value['id']} discarded")
+        print_note(f"{value['id']} {'was discarded before' if 'repeated' in value else 'discarded'}")
         return
     if value["conflicts"]:
         print_note(f"nothing was written, because of {count(len(value['conflicts']), 'conflict')}:")

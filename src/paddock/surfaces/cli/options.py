@@ -60,8 +60,9 @@ add_dir = click.option(
     "--add-dir",
     multiple=True,
     callback=_parse_directories,
-    metavar="DIR[:ro|:rw]",
-    help="Let it use a directory beside the workspace: read it, or with :rw also write there. Repeatable.",
+    metavar="DIR[:ro|:rw|:overlay]",
+    help="Let it use a directory beside the workspace: read it, write there (:rw), or make changes that wait "
+    "to be accepted (:overlay). Repeatable.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

@@ -1,10 +1,11 @@
 """The response to a program in a language runtime, for agents and for `--json`."""
 
+import shlex
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from paddock.model.artifact import Excerpt
 from paddock.model.base import Json
-from paddock.model.changes import ChangesSummary
+from paddock.model.changes import ChangesSummary, DirectoryChanges
 from paddock.model.network import Connection
 from paddock.model.outcome import Outcome, SandboxFacts, Status, Usage
 from paddock.model.program import CapturedStream, ProgramEnd, signal_name
@@ -109,6 +110,10 @@ class ProgramAnswer(answers.RunAnswer, TypedDict, total=False):
     limit: Annotated[str, "The limit that ended it: `wall`, `memory`, `processes`."]
     violations: Annotated[list[str], "Protected files that it changed; they were restored."]
     changes: Annotated[dict[str, Json], ChangesSummary, "What it changed in its overlay of the workspace."]
+    directoryChanges: Annotated[
+        list[Annotated[dict[str, Json], DirectoryChanges]],
+        "What it changed in overlays of other directories.",
+    ]
     stdinBytes: int
     stdinSha256: str
     error: ProgramFailure
@@ -154,8 +159,7 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
             response["violations"] = list(program.violations)
         if program.stdin_sha256:
             response["stdinBytes"], response["stdinSha256"] = program.stdin_bytes, program.stdin_sha256
-    if outcome.changes is not None:
-        response["changes"] = outcome.changes.model_dump(mode="json")
+    _add_changes(response, outcome)
     if outcome.network:
         response["network"] = [_describe_connection(each) for each in outcome.network]
     if outcome.session is not None:
@@ -206,6 +210,13 @@ def _describe_connection(connection: Connection) -> ConnectionFacts:
     return facts
 
 
+def _add_changes(response: ProgramAnswer, outcome: Outcome) -> None:
+    if outcome.changes is not None:
+        response["changes"] = outcome.changes.model_dump(mode="json")
+    if outcome.directory_changes:
+        response["directoryChanges"] = [each.model_dump(mode="json") for each in outcome.directory_changes]
+
+
 def explain_connections(outcome: Outcome) -> str:
     """Return why connections of a program were refused or failed, a line each, or ""."""
     told = [f"network: {each.reason}" for each in outcome.network if each.reason]
@@ -221,22 +232,31 @@ def list_notes(outcome: Outcome) -> list[str]:
 
 
 def describe_changes(outcome: Outcome) -> str:
-    """Return, for people, what a program changed in its overlay of the workspace, or ""."""
-    changes = outcome.changes
-    if changes is None:
-        return ""
+    """Return, for people, what a program changed in its overlays, or ""."""
+    own = _list_changes(outcome.changes, "the workspace") if outcome.changes is not None else []
+    beside = [
+        line
+        for each in outcome.directory_changes
+        for line in _list_changes(each, each.directory, where=each.directory)
+    ]
+    return "\n".join([*own, *beside])
+
+
+def _list_changes(changes: ChangesSummary, unchanged: str, where: str = "") -> list[str]:
+    title = f"changes in {where}" if where else "changes"
     counts = (("added", changes.added), ("modified", changes.modified), ("deleted", changes.deleted))
     listed = ", ".join(f"{number} {kind}" for kind, number in counts if number)
-    lines = [f"changes: {listed or 'none'}"]
+    lines = [f"{title}: {listed or 'none'}"]
     if changes.id and not changes.incomplete:
-        lines[0] += f"; the workspace is as before: paddock changes show {changes.id}"
+        place = f" --workspace {shlex.quote(where)}" if where else ""
+        lines[0] += f"; {unchanged} is as before: paddock changes show {changes.id}{place}"
     if changes.protected:
-        lines.append(f"changes: accepted only by name: {', '.join(changes.protected)}")
+        lines.append(f"{title}: accepted only by name: {', '.join(changes.protected)}")
     if changes.left_out:
-        lines.append(f"changes: cannot be accepted: {', '.join(changes.left_out)}")
+        lines.append(f"{title}: cannot be accepted: {', '.join(changes.left_out)}")
     if changes.incomplete:
-        lines.append(f"changes: incomplete, and cannot be accepted: {changes.incomplete}")
-    return "\n".join(lines)
+        lines.append(f"{title}: incomplete, and cannot be accepted: {changes.incomplete}")
+    return lines
 
 
 def put_back(outcome: Outcome) -> str:

@@ -12,32 +12,48 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from paddock.model.errors import PaddockError
+from paddock.model.errors import (
+    ConfigurationError,
+    EngineError,
+    LedgerError,
+    PaddockError,
+    ServerError,
+    StoreUnavailable,
+    VaultError,
+)
 from paddock.surfaces.http_server.problems import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
+    UNAVAILABLE,
     Problem,
 )
 from paddock.surfaces.web.entry import LOGIN_PATH, STATIC_PATH
 from paddock.surfaces.web.pages import ROUTES
 from paddock.surfaces.web.pages.log_in import show_login
 from paddock.surfaces.web.render import respond_problem
+from paddock.surfaces.web.request import VIEWER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from paddock.surfaces.web.viewer import Viewer
 
 SEGMENTS = frozenset(
     ("", "login", "logout", "static", *(route.path.split("/")[1] for route in ROUTES)),
 )
 """The first segments of the paths of pages. The API and MCP have others."""
+_OWNERS_ERRORS = (ConfigurationError, EngineError, LedgerError, ServerError, StoreUnavailable, VaultError)
 _log = logging.getLogger("paddock.web")
 
 
 def is_page(path: str) -> bool:
-    """Return whether a path is one of the page, and not of the API."""
-    return path.split("/")[1] in SEGMENTS
+    """Return whether a path is one of the page, and not of the API.
+
+    Targets of requests in other forms (`*`, `NAME:PORT`, `http://...`) are none of ours (RFC 9112, 3.2).
+    """
+    return path.startswith("/") and path.split("/")[1] in SEGMENTS
 
 
 def build_pages() -> Starlette:
@@ -66,13 +82,17 @@ async def _show_missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = METHOD_NOT_ALLOWED if error.status_code == METHOD_NOT_ALLOWED.status else NOT_FOUND
     headers: Mapping[str, str] = error.headers or {}
-    return respond_problem(
-        request.scope, Problem(kind, f"There is nothing at {request.url.path[:200]!r}.", headers=headers)
-    )
+    path = request.scope["path"][:200]  # `request.url` cannot be made of every path
+    return respond_problem(request.scope, Problem(kind, f"There is nothing at {path!r}.", headers=headers))
 
 
 async def _show_error(request: Request, error: Exception) -> Response:
-    """Show why something was not done. Such texts are for users."""
+    """Show why something was not done. Only the owner sees texts about the server itself, which have paths."""
+    viewer: Viewer | None = request.scope.get(VIEWER_KEY)
+    if isinstance(error, _OWNERS_ERRORS) and not (viewer and viewer.is_owner):
+        _log.error("a page cannot be shown: %s", error)
+        text = "The server cannot show this page just now. The log of the server says why."
+        return respond_problem(request.scope, Problem(UNAVAILABLE, text))
     return respond_problem(request.scope, Problem(INVALID_REQUEST, f"{error}."))
 
 

@@ -1,7 +1,7 @@
 """HTML of values. Every value is escaped; `visible` also shows characters that would hide or reorder a text."""
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from paddock._version import __version__
+from paddock.model.invisible import replace_invisible
 from paddock.model.texts import cut_middle
 from paddock.surfaces.web.request import LOGIN_KEY, VIEWER_KEY, WAITING_KEY
 
@@ -33,25 +34,38 @@ NAVIGATION = (
     ("/doctor", "Doctor"),
 )
 """Path and name of each page, in the order of the navigation."""
-_SHOWN_CONTROLS = frozenset("\n\t")
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+MAX_MARKS = 6
+"""Maximum number of combining marks on one character. More of them cover the lines around it."""
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cs", "Co", "Cn"})
+_MARK_CATEGORIES = frozenset({"Mn", "Me"})
+_CONTROLS = {number: f"\\x{number:02x}" for number in (*range(0x20), 0x7F) if chr(number) not in "\n\t"}
 
 
 def show_visible(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     r"""Return a text of a program for display.
 
-    Control and formatting characters, and those that reorder a line, are spelled `\\u202e`. Line ends stay, and a text
-    in a script from right to left stays readable, because the page isolates it (`<bdi>`).
+    Control characters are spelled `\x1b`, characters that hide or reorder a text `\u202e`, as well as combining marks
+    beyond `MAX_MARKS` on one character. Line ends stay, and a text in a script from right to left stays readable,
+    because the page isolates it (`<bdi>`).
     """
     cut = cut_middle(str(text), max_chars)
-    if cut.isascii() and cut.isprintable():
-        return cut
-    return "".join(map(_show_character, cut))
+    if cut.isascii():
+        return cut.translate(_CONTROLS)
+    return "".join(_show_characters(replace_invisible(cut, _spell)))
 
 
-def _show_character(character: str) -> str:
-    if character in _SHOWN_CONTROLS or unicodedata.category(character) not in _HIDDEN_CATEGORIES:
-        return character
+def _show_characters(text: str) -> Iterator[str]:
+    marks = 0
+    for character in text:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in _MARK_CATEGORIES else 0
+        if character in "\n\t" or (category not in _UNSEEN_CATEGORIES and marks <= MAX_MARKS):
+            yield character
+        else:
+            yield _spell(character)
+
+
+def _spell(character: str) -> str:
     number = ord(character)
     if number <= 0xFF:
         return f"\\x{number:02x}"

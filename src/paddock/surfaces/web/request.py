@@ -1,6 +1,7 @@
 """What a page finds in its request."""
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
@@ -19,6 +20,7 @@ FORM_KEY: Final = "paddock.form"
 """In the scope of a POST: the fields of its form, by name; the last one of a name counts."""
 LISTS_KEY: Final = "paddock.form.lists"
 """In the scope of a POST: all values of each field."""
+_PATH_CHARACTERS = "/%?&=#:@!$'()*+,;[]~"
 
 WAITING_KEY: Final = "paddock.waiting"
 """In the scope of a request for a page: how many questions wait for the viewer."""
@@ -63,7 +65,13 @@ def is_part(request: "Request") -> bool:
 
 
 def go_to(request: "Request", path: str) -> Response:
-    """Return the answer to a form: the browser loads a page with GET. `path` is one of our own."""
+    r"""Return the answer to a form: the browser loads a page with GET.
+
+    Raises ValueError unless `path` is one of this server: browsers read `//NAME` and `/\NAME` as another server.
+    """
+    if not path.startswith("/") or path[1:2] in {"/", "\\"}:
+        raise ValueError(f"{path[:200]!r} is not a path of this server")
+    path = quote(path, safe=_PATH_CHARACTERS)
     if is_part(request):
         return Response(headers={"HX-Redirect": path})
     return RedirectResponse(path, 303)

@@ -27,7 +27,8 @@ MAX_CONNECTIONS = 256
 
 def make_link(logins: Logins, url: str) -> str:
     """Return a link that logs the owner in at a server, once and for a minute. Raises ConfigurationError."""
-    return f"{url.rstrip('/')}{LOGIN_PATH}?code={quote(logins.make_code())}"
+    code = logins.at_port(urlsplit(url).port).make_code()
+    return f"{url.rstrip('/')}{LOGIN_PATH}?code={quote(code)}"
 
 
 def make_entry(
@@ -36,10 +37,10 @@ def make_entry(
     """Return the application of the pages at an endpoint. A proxy in front of it speaks TLS."""
     port = urlsplit(endpoint.url).port
     secure = endpoint.tls is not None or behind_proxy
-    name = f"paddock_{port}"
-    return WebEntry(
-        build_pages(), endpoint.names, logins, viewers, refusals, cookie_name=name, is_secure=secure
-    )
+    # Only a server over TLS can set a cookie with this prefix, and no other host of its domain (RFC 6265bis, 4.1.3.2).
+    name = f"__Host-paddock_{port}" if secure else f"paddock_{port}"
+    own = logins.at_port(port)
+    return WebEntry(build_pages(), endpoint.names, own, viewers, refusals, cookie_name=name, is_secure=secure)
 
 
 def put_before(pages: WebEntry, api: "App") -> "App":

@@ -37,8 +37,9 @@ def show_question(question: Question) -> ShownQuestion:
         difference = _read_lines(arguments.get("difference"))
         if difference:
             del arguments["difference"]
-        if str(set_id := arguments.get("id", "")).startswith(_CHANGES_PREFIX):
-            change_set = arguments.pop("id")
+        if isinstance(given := arguments.get("id"), str) and given.startswith(_CHANGES_PREFIX):
+            change_set = given
+            del arguments["id"]
     rows = None if arguments is None else tuple((name, _write(value)) for name, value in arguments.items())
     return ShownQuestion(question, hash_shown(question), rows, difference, change_set)
 

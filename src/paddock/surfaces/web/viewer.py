@@ -1,5 +1,6 @@
 """Who looks at the page, and what they may see: the owner everything, a user of the server only their own."""
 
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,12 +14,16 @@ from paddock.surfaces.tenants import UnknownToken
 from paddock.surfaces.web.login import OWNER, Login
 
 if TYPE_CHECKING:
+    import asyncio
+
     from paddock.gate.approvals import Asker
     from paddock.gate.open_paddock import OpenPaddock
     from paddock.gate.questions import AnswerableQuestions
     from paddock.policy.settings.schema import Settings
     from paddock.surfaces.tenants import Tenant, Tenants
 
+_MAX_TOKENS = 10_000
+"""Maximum number of tokens that are kept for logins. Whoever logged in first logs in again."""
 SURFACE = "web"
 """Surface of the requests that a person makes on the page, in the record."""
 
@@ -39,8 +44,15 @@ class Viewer(NamedTuple):
     """The questions that they may answer; None for a token without that right."""
     own_questions: "AnswerableQuestions | None" = None
     """The questions of their own runs, which another person answers; None for the owner."""
+    revoked: "asyncio.Event | None" = None
+    """Set when their token is not valid any more; None for a person without one."""
     sources: Mapping[str, str] = MappingProxyType({})
     """Where each setting and rule comes from, as in `Merged`; empty for those who may not know paths of the server."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether they may see nothing any more."""
+        return self.revoked is not None and self.revoked.is_set()
 
     @property
     def is_owner(self) -> bool:
@@ -129,38 +141,50 @@ class TenantViewers:
         self._owner_token = owner_token
         self._all_questions = all_questions
         self._owner = owner
-        self._tokens: dict[str, str] = {}
+        self._tokens: OrderedDict[str, str] = OrderedDict()
         """The tokens of users that are logged in, by their hash."""
 
     async def accept_token(self, token: str) -> str:
-        """Return the hash of a valid token. Raises UnknownToken."""
-        tenant = await self._tenants.identify(token)
-        if tenant.token.scope == "metrics":
-            raise UnknownToken
+        """Return the hash of a valid token. Raises UnknownToken and RateExceeded."""
+        tenant = await self._identify(token)
         self._tokens[tenant.token.sha256] = token
+        self._tokens.move_to_end(tenant.token.sha256)
+        if len(self._tokens) > _MAX_TOKENS:
+            self._tokens.popitem(last=False)
         return tenant.token.sha256
 
     @asynccontextmanager
     async def view(self, login: Login) -> AsyncGenerator[Viewer]:
-        """Yield who is logged in. Raises NoViewer for a token that was revoked, or given to an earlier server."""
+        """Yield who is logged in. Raises NoViewer for a token that was revoked, or given to an earlier server.
+
+        Each page counts as a request of the token. Raises RateExceeded.
+        """
         token = self._owner_token if login.who == OWNER else self._tokens.get(login.who)
         try:
-            tenant = None if token is None else await self._tenants.identify(token, counts=False)
+            tenant = await self._identify(token or "")
+            viewer = self._describe_owner(tenant) if login.who == OWNER else self._describe_user(tenant)
         except UnknownToken:
-            tenant = None
-        if tenant is None:
             self._tokens.pop(login.who, None)
             raise NoViewer(
                 "this login has ended: its token is not valid any more, or the server was restarted"
-            )
+            ) from None
         with tenant.in_use():
-            yield self._describe_owner(tenant) if login.who == OWNER else self._describe_user(tenant)
+            yield viewer
+
+    async def _identify(self, token: str) -> "Tenant":
+        """Return the tenant of a token that may see pages. Raises UnknownToken and RateExceeded."""
+        tenant = await self._tenants.identify(token)
+        if tenant.token.scope == "metrics":
+            raise UnknownToken
+        return tenant
 
     def _describe_owner(self, tenant: "Tenant") -> Viewer:
         own = self._settings, self._workspace, tenant.opened
-        return Viewer(self._owner, "", *own, self._all_questions, sources=self._sources)
+        return Viewer(
+            self._owner, "", *own, self._all_questions, revoked=tenant.revoked, sources=self._sources
+        )
 
     def _describe_user(self, tenant: "Tenant") -> Viewer:
         own = tenant.settings, self._workspace, tenant.opened
         others = tenant.questions_of_others if tenant.may_approve else None
-        return Viewer(tenant.actor, tenant.actor, *own, others, tenant.questions)
+        return Viewer(tenant.actor, tenant.actor, *own, others, tenant.questions, tenant.revoked)

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.overlays import BOUNDS, OverlayEnd, open_sandbox, run_in_overlay
+from tests.support.overlays import BOUNDS, LIMITS, OverlayEnd, open_sandbox, run_in_overlay
 from tests.support.processes import PATIENCE_S
 
+from paddock.confinement.sandbox.child.hiding import HidingRules
+from paddock.confinement.sandbox.fork_server import Jail
 from paddock.confinement.sandbox.protocol import Streams
 from paddock.confinement.sandbox.sandbox import KernelSandbox
-from paddock.engines.changes.capture import CaptureLimits, Overlaid
-from paddock.engines.changes.opening import OverlayBounds, OverlayRun
+from paddock.engines.changes.capture import CaptureLimits, CaptureRules, Overlaid, capture_changes
+from paddock.engines.changes.opening import OpenedSlot, OverlayBounds, OverlayRun
 from paddock.model.limits import MIB
 from paddock.model.outcome import RawResult, SandboxFacts, Status
 from paddock.model.process import ProcessGrants, ProcessLimits
@@ -156,7 +158,7 @@ def test_a_program_reaches_neither_the_upper_directory_nor_the_lower_one(place: 
     (place.workspace / "folder").mkdir()
     (place.workspace / "folder/file").write_text("lower")
     script = """
-    cd $TMPDIR/..; ls .overlay; cat .overlay/upper/made; touch .overlay/x; rmdir .overlay; mv .overlay other
+    cd $TMPDIR/..; ls .overlay; cat .overlay/0/upper/made; touch .overlay/x; rmdir .overlay; mv .overlay other
     chmod 777 .overlay; umount .overlay "$OLDPWD"; mount -o remount,rw .overlay; rm -rf .overlay
     cd "$OLDPWD"; umount . ; echo changed > folder/file
     for fd in /proc/self/fd/* /proc/1/fd/* /proc/1/root; do ls $fd/upper $fd/folder; done
@@ -293,9 +295,10 @@ def test_a_program_whose_supervisor_was_killed_leaves_neither_changes_nor_files(
         grants, limits = ProcessGrants(workspace=place.workspace, access="overlay"), ProcessLimits()
         overlay = OverlayRun(BOUNDS, lambda overlaid, _: taken.append(overlaid))
         async with open_sandbox(tier, scratch_root=scratch) as sandbox:
-            grants, slot = await overlay.take_slot(sandbox, grants, limits)
-            overlaid = await overlay.open(sandbox, grants, slot.scratch)
-            assert isinstance(overlaid, Overlaid)
+            opened = await overlay.open(sandbox, grants, limits)
+            assert isinstance(opened, OpenedSlot)
+            assert isinstance(opened.slot, Jail)
+            grants, slot, overlays = opened
             began = asyncio.Event()
             streams = Streams(stdout=lambda _: began.set())
             argv = ["/bin/sh", "-c", "echo x > made; echo; exec sleep 100"]
@@ -303,7 +306,7 @@ def test_a_program_whose_supervisor_was_killed_leaves_neither_changes_nor_files(
             await asyncio.wait_for(began.wait(), PATIENCE_S)
             os.kill(find_supervisor(sandbox), signal.SIGKILL)
             result = await task
-            await overlay.keep(sandbox, overlaid, result)
+            await overlay.keep(sandbox, overlays, result)
             slot.release()
         assert taken == []
         return result.status, [path.name for path in scratch.iterdir()]
@@ -317,6 +320,52 @@ def find_supervisor(sandbox: KernelSandbox) -> int:
     assert server is not None
     (pid,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
     return int(pid)
+
+
+def test_overlays_of_several_directories_are_apart(place: Place) -> None:
+    beside = [place.workspace.parent / name for name in ("first,x", "second:y")]
+    for folder in (place.workspace, *beside):
+        folder.mkdir(exist_ok=True)
+        for name in ("text", ".env"):
+            (folder / name).write_text(folder.name)
+    taken: dict[str, list[tuple[str, str]]] = {}
+
+    def take(overlaid: Overlaid, rules: CaptureRules) -> None:
+        with place.store.begin() as new:
+            found = capture_changes(overlaid, new, "run-1", rules, LIMITS)
+        taken[overlaid.workspace.name] = [(each.kind, each.path) for each in found.changes]
+
+    script = (
+        "umount {0} {1}; mv {0}/text {1}/moved; mv {1}/text .; cat {0}/.env {1}/.env; rm -rf {0}/.env; ln {1}/moved {0}/l;"
+        "mkdir {1}/d; cd $TMPDIR/..; ls .overlay; cat .overlay/*/upper/*; rm -rf .overlay"
+    )
+
+    async def run() -> tuple[str, str]:
+        async with open_sandbox("namespaces", hiding=HidingRules((".env",))) as sandbox:
+            given = tuple(beside)
+            grants = ProcessGrants(
+                workspace=place.workspace, access="overlay", overlaid=given, searched=given
+            )
+            overlay = OverlayRun(BOUNDS, take)
+            opened = await overlay.open(sandbox, grants, ProcessLimits(timeout_ms=round(1000 * PATIENCE_S)))
+            assert isinstance(opened, OpenedSlot)
+            assert isinstance(opened.slot, Jail)
+            argv = ["/bin/sh", "-c", script.format(*(f"'{folder}'" for folder in beside))]
+            result = await sandbox.run(argv, opened.grants, slot=opened.slot)
+            await overlay.keep(sandbox, opened.overlays, result)
+            opened.slot.release()
+            return result.stdout.text, result.stderr.text
+
+    stdout, stderr = asyncio.run(run())
+    assert stdout == ""
+    assert "Invalid cross-device link" in stderr
+    assert taken == {
+        place.workspace.name: [("modified", "text")],
+        "first,x": [("deleted", "text")],
+        "second:y": [("added", "d"), ("added", "moved"), ("deleted", "text")],
+    }
+    for folder in (place.workspace, *beside):
+        assert [path.read_text() for path in sorted(folder.iterdir())] == [folder.name, folder.name]
 
 
 @pytest.mark.usefixtures("as_root")

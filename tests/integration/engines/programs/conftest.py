@@ -12,12 +12,19 @@ from tests.support.session import SessionRunner
 
 from paddock.confinement.sandbox.child.lockdown import JOB_UID
 from paddock.confinement.sandbox.sandbox import KernelSandbox
+from paddock.model.directories import GrantedDirectory
 from paddock.model.limits import LimitOverrides
 from paddock.model.outcome import Outcome, SandboxFacts
 from paddock.model.request import ExecutionRequest, RuntimeRun
 from paddock.model.sandbox import Tier
 from paddock.policy.settings.overlay import OverlaySettings
-from paddock.policy.settings.schema import ArtifactSettings, AuditSettings, RuntimeSettings, Settings
+from paddock.policy.settings.schema import (
+    ArtifactSettings,
+    AuditSettings,
+    RuntimeSettings,
+    Settings,
+    WorkspaceSettings,
+)
 
 PATIENT_MS = 120_000
 """Time for programs that are to end by themselves, however busy the machine is."""
@@ -63,7 +70,12 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
         def open_(
-            tier: Tier, *, job_user: int | None = None, overlay: Mapping[str, int] = {}, **runtimes: Any
+            tier: Tier,
+            *,
+            job_user: int | None = None,
+            overlay: Mapping[str, int] = {},
+            directories: tuple[GrantedDirectory, ...] = (),
+            **runtimes: Any,
         ) -> Programs:
             folder = tmp_path_factory.mktemp("programs")
             patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
@@ -78,6 +90,7 @@ def open_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
                 audit=AuditSettings(directory=folder / "audit"),
                 artifacts=ArtifactSettings(directory=folder / "artifacts"),
                 overlay=OverlaySettings(directory=folder / "changes", **overlay),
+                workspace=WorkspaceSettings(directory=directories),
                 runtimes=RuntimeSettings.model_validate({"timeout_ms": PATIENT_MS, **runtimes}),
             )
             programs = stack.enter_context(Programs(workspace))

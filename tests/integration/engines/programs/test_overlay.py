@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.model.changes import ChangesSummary
+from paddock.model.directories import GrantedDirectory
 from paddock.model.outcome import Status, read_outcome, write_outcome
 from paddock.model.sandbox import Tier
 
@@ -84,6 +85,31 @@ def test_a_program_that_changes_too_much_is_at_its_limit(tier: Tier, open_progra
     assert (outcome.status, outcome.program.limit) == (Status.OUTPUT_LIMIT, "changes")
     why = "it changed more than 5 paths (overlay.changes)"
     assert (outcome.error.message, outcome.changes.incomplete) == (f"Its changes are incomplete: {why}", why)
+
+
+def test_changes_in_a_directory_beside_the_workspace(tier: Tier, open_programs: Open, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    given = GrantedDirectory(path=tmp_path, access="overlay")
+    programs = open_programs(tier, access="overlay", directories=(given,))
+    code = f"open({str(tmp_path / 'first')!r}, 'w').close()"
+    first = programs.run("python", code, session="new")
+    if tier == "landlock":
+        assert first.error is not None
+        assert (first.status, first.error.message) == (
+            Status.DENIED,
+            f"This machine has no overlay for the directory {tmp_path}, and only the workspace is copied instead; give it "
+            "read-only (:ro) or for writing (:rw), or make the tier namespaces available (paddock doctor says how)",
+        )
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert first.session is not None
+    second = programs.run("python", code.replace("first", "second"), session=first.session.id)
+    counts = [[(each.directory, each.added) for each in run.directory_changes] for run in (first, second)]
+    assert counts == [[(str(tmp_path), 1)], [(str(tmp_path), 2)]]
+    assert (first.changes, list(tmp_path.iterdir())) == (None, [])
+    assert read_outcome(write_outcome(first).encode()) == first
+    (end, *_) = programs.records("finished")
+    assert end["directory_changes"] == (second.directory_changes[0].id,)
 
 
 def test_executions_of_a_session_have_all_changes_so_far(tier: Tier, open_programs: Open) -> None:

@@ -130,14 +130,22 @@ def test_changes_are_accepted_undone_and_discarded(place: Place) -> None:
     done = place.run("changes", "undo", set_id, "new/deep/x.txt")
     assert done.stderr.splitlines() == [
         "nothing was written, because of 1 conflict:",
-        "  new/deep/x.txt: it was changed since the run",
+        "  new/deep/x.txt: it was changed since it was accepted",
         "name the other paths to undo them",
     ]
     assert place.run("changes", "discard", set_id).stderr == f"{set_id} discarded\n"
+    assert place.run("changes", "discard", set_id).stderr == f"{set_id} was discarded before\n"
+    assert place.read("changes", "discard", set_id) == {"id": set_id, "action": "discard", "repeated": True}
     done = place.run("changes", "accept", set_id)
     assert (done.returncode, done.stderr) == (
         1,
         f"The change set {set_id} was discarded, and its contents are gone; run it again\n",
+    )
+    done = place.run("changes", "diff", set_id)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1,
+        "",
+        f"The change set {set_id} was discarded, and its contents are gone\n",
     )
     assert place.run("audit", "verify").returncode == 0
 

@@ -9,6 +9,7 @@ import pytest
 from tests.support.change_sets import make_change_set, read_tree
 
 from paddock.engines.changes.accept import Acceptor, AcceptReport
+from paddock.engines.changes.merge import MergeTexts
 from paddock.engines.changes.plan import PathNote
 from paddock.model.errors import ChangesError
 from paddock.record.changes.store import ChangeStore
@@ -35,15 +36,28 @@ class Case:
 
     def accept(self, set_id: str, *named: str, merge: bool = False) -> AcceptReport:
         acceptor = Acceptor(self.store, self.workspace)
+        merges = (
+            {each.key: merge_lines(each) for each in acceptor.find_texts(set_id, named)} if merge else None
+        )
         with acceptor.open() as recovery:
             assert recovery is None
-            return acceptor.accept(set_id, named, merge=merge)
+            return acceptor.accept(set_id, named, merges)
 
     def undo(self, set_id: str, *named: str) -> AcceptReport:
         acceptor = Acceptor(self.store, self.workspace)
         with acceptor.open() as recovery:
             assert recovery is None
             return acceptor.undo(set_id, named)
+
+
+def merge_lines(texts: MergeTexts) -> bytes | None:
+    """Merge texts with as many lines as before; git does it in a sandbox."""
+    merged: list[bytes] = []
+    for ours, base, theirs in zip(*(text.splitlines(keepends=True) for text in texts), strict=True):
+        if base not in {ours, theirs} and ours != theirs:
+            return None
+        merged.append(theirs if ours == base else ours)
+    return b"".join(merged)
 
 
 @pytest.fixture

@@ -1,16 +1,19 @@
 """Attacks on accepting: a workspace that changes at the same time, and change sets that no program can have made."""
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.change_sets import make_change_set, read_tree
 
+from paddock.engines.changes import lock
 from paddock.engines.changes.accept import Acceptor, AcceptReport
 from paddock.engines.changes.plan import STAGING_PREFIX, PathNote
 from paddock.engines.changes.tree import Folder
@@ -165,7 +168,9 @@ def test_a_state_that_was_edited_in_the_store_makes_no_undo_of_its_own(attack: A
     (attack.workspace / "b").write_text("mine\n")
     attack.store.write_state(attack.set_id, ChangesState(accepted=("b",)))
     with acceptor.open():
-        assert acceptor.undo(attack.set_id).conflicts == (PathNote("b", "it was changed since the run"),)
+        assert acceptor.undo(attack.set_id).conflicts == (
+            PathNote("b", "it was changed since it was accepted"),
+        )
     assert read_tree(attack.workspace).keys() == old.keys()
 
 
@@ -276,6 +281,32 @@ def test_two_sets_at_once_change_a_file_once(attack: Attack) -> None:
     assert [report.conflicts for report in reports if report.conflicts] == [
         (PathNote("b", "it was changed since the run"),)
     ]
+
+
+def test_one_store_at_a_time_accepts_into_a_workspace(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_MAX_WAIT_S", 0.0)
+    old = read_tree(attack.workspace)
+    with Acceptor(ChangeStore(attack.folder / "other"), attack.workspace).open():
+        with pytest.raises(ChangesError) as caught:
+            attack.accept()
+        assert str(caught.value) == (
+            f"Another process holds the lock of the workspace {attack.workspace} (flock); wait for the programs that run "
+            "there, or end them, and run the command again"
+        )
+        assert read_tree(attack.workspace) == old
+    assert attack.accept().conflicts == ()
+
+
+def test_a_file_system_without_locks_of_directories_is_no_obstacle(
+    attack: Attack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_file: int, _how: int) -> None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(lock, "fcntl", SimpleNamespace(flock=refuse, LOCK_EX=2, LOCK_NB=4))
+    assert attack.accept().conflicts == ()
 
 
 def test_a_workspace_that_is_another_directory_now_is_compared_anew(attack: Attack) -> None:

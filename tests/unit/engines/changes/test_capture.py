@@ -27,6 +27,7 @@ class Layers:
         self.lower.mkdir()
         self.upper.mkdir()
         self.opened_ns = 2 * time.time_ns()
+        self.known: set[bytes] | None = None
 
     def write(self, **files: str) -> None:
         """Write files of the workspace; `__` stands for a slash."""
@@ -39,7 +40,7 @@ class Layers:
         self, *, limits: CaptureLimits = LIMITS, own: tuple[str, ...] = (), user: int | None = None
     ) -> ChangeSet:
         """Return what the upper directory says."""
-        overlaid = Overlaid(self.lower, self.upper, "overlayfs", self.opened_ns, user=user)
+        overlaid = Overlaid(self.lower, self.upper, "overlayfs", self.opened_ns, user=user, known=self.known)
         rules = CaptureRules(BUILT_IN_RULES, HidingRules((".env", "secret/")), own)
         with self.store.begin() as new:
             return capture_changes(overlaid, new, "run-1", rules, limits)
@@ -286,6 +287,29 @@ def test_a_file_that_was_changed_after_the_opening_is_noted(layers: Layers) -> N
     assert [change.changed_meanwhile for change in layers.read().changes] == [True]
     layers.opened_ns += 1
     assert [change.changed_meanwhile for change in layers.read().changes] == [False]
+
+
+def test_what_a_session_made_itself_is_not_changed_by_others(layers: Layers) -> None:
+    """It was accepted, or accepted and undone: the workspace has a file that the session worked from, or made."""
+
+    def has_conflict(upper: str, lower: str) -> bool:
+        (layers.upper / "file").write_text(upper)
+        layers.write(file=lower)
+        (change,) = layers.read().changes
+        return change.changed_meanwhile
+
+    layers.write(file="old")
+    layers.known = set()
+    (layers.upper / "file").write_text("first")
+    assert [change.changed_meanwhile for change in layers.read().changes] == [False]
+    layers.opened_ns = 0
+    assert has_conflict("second", "first") is False
+    assert has_conflict("third", "old") is False
+    assert has_conflict("fourth", "other") is True
+    assert has_conflict("fifth", "other") is True
+    (layers.lower / "file").write_text("first")
+    (layers.lower / "file").chmod(0o600)
+    assert [change.changed_meanwhile for change in layers.read().changes] == [True]
 
 
 @pytest.mark.usefixtures("as_root")

@@ -86,11 +86,17 @@ def test_a_request_may_name_less_than_the_settings_give_and_not_more(
     assert decision.reasons == ((f"{reason}; {fix}",) if reason else ())
 
 
-def test_an_overlay_is_refused_and_so_is_a_directory_without_the_workspace() -> None:
+@pytest.mark.parametrize("calls", ["run", "read_only", "dry_run"])
+def test_any_run_may_have_a_directory_as_an_overlay(calls: Calls) -> None:
     overlay = GrantedDirectory(path=Path("/data"), access="overlay")
-    _, decision = decide(Settings(workspace=WorkspaceSettings(directory=(overlay,))))
-    text = "the directory /data cannot be an overlay yet; give it read-only (:ro) or for writing (:rw)"
-    assert (decision.allowed, decision.rule, decision.reasons) == (False, "workspace.directory", (text,))
+    request, decision = decide(Settings(workspace=WorkspaceSettings(directory=(overlay,))), calls=calls)
+    assert given(decision) == (overlay,)
+    assert decision.program is not None
+    assert (decision.program.grants.has_overlay, decision.program.grants.writes_files) == (True, False)
+    assert list(list_effects(request, decision, GIVEN)) == []
+
+
+def test_a_directory_without_the_workspace_is_refused() -> None:
     _, decision = decide(access="none", directories=[DATA])
     assert decision.reasons == ("directories beside the workspace need access to the workspace",)
 

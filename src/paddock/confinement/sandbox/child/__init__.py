@@ -7,7 +7,7 @@ Read in the order of a job's life:
     shim -> lockdown            the forked child gives up its powers: landlock, seccomp (what it
                                 allows: `scripts/seccomp_filters.py`), empty_root, system_calls
     namespaces, jail, mounts    the tier `namespaces`, where a keeper holds a prepared root; loopback: its network
-    overlay                     the overlay of a workspace, which a jail mounts
+    overlay                     overlays of the workspace and other directories, which a jail mounts
     protection, hiding          what of a workspace is protected or hidden: protected_names, protected_paths, git_paths,
                                 partial_grants, snapshot, paths, permissions
     cgroup, anonymous_memory    limits of memory and disk: scratch, post_mortem; shares: of processors

@@ -95,7 +95,7 @@ def read_gauges(directory: str) -> AnonymousMemory:
 def measure_in_slices(
     folders: Iterable[str],
     directory: str,
-    overlay: str = "",
+    overlays: Sequence[str] = (),
     *,
     moved: AnonymousMemory,
     limit: AnonymousMemory,
@@ -103,11 +103,11 @@ def measure_in_slices(
     """Yield None every few hundred descriptors, and in the end what processes hold.
 
     `folders` are their folders below /proc, or those of one of their threads. Of files, those below `directory` count,
-    and those in memory. Removed ones in an `overlay` may be of the lower directory: they count up to what has `moved`.
+    and those in memory. Removed ones in `overlays` may be of the lower directories: they count up to what has `moved`.
     That is by how much the gauges have moved since the job began, and `limit` its maximum.
     """
     thorough = moved.memory > limit.memory or moved.disk > limit.disk
-    look = _ProcessScan(f"{directory}/", f"{overlay}/" if overlay else "", thorough=thorough)
+    look = _ProcessScan(f"{directory}/", tuple(f"{each}/" for each in overlays), thorough=thorough)
     for folder in folders:
         look.count_page_tables(folder)
         for thread in look.threads(folder):
@@ -124,9 +124,9 @@ def measure_in_slices(
 class _ProcessScan:
     """One scan of some processes."""
 
-    def __init__(self, below: str, overlay: str, *, thorough: bool) -> None:
+    def __init__(self, below: str, overlays: tuple[str, ...], *, thorough: bool) -> None:
         self._below = below
-        self._overlay = overlay
+        self._overlays = overlays
         self._thorough = thorough
         self._open: dict[_File, AnonymousMemory] = {}
         self._mapped: dict[_File, AnonymousMemory] = {}
@@ -171,7 +171,7 @@ class _ProcessScan:
                     self._open[facts.st_dev, facts.st_ino] = AnonymousMemory(
                         disk=facts.st_blocks * _BLOCK_BYTES
                     )
-            elif self._overlay and name.startswith(self._overlay) and name.endswith(_REMOVED_SUFFIX):
+            elif name.startswith(self._overlays) and name.endswith(_REMOVED_SUFFIX):
                 facts = os.stat(path)
                 self._mapped[facts.st_dev, facts.st_ino] = AnonymousMemory(
                     disk=facts.st_blocks * _BLOCK_BYTES
@@ -189,7 +189,7 @@ class _ProcessScan:
             first, end, offset, major, minor, inode, raw = line.groups()
             name = os.fsdecode(raw)
             in_memory = name.startswith(_MEMORY_FILE_PREFIXES)
-            below = name.startswith(self._below) or (self._overlay and name.startswith(self._overlay))
+            below = name.startswith((self._below, *self._overlays))
             if not in_memory and not (below and name.endswith(_REMOVED_SUFFIX)):
                 continue
             file = os.makedev(int(major, 16), int(minor, 16)), int(inode)
@@ -263,10 +263,10 @@ class StorageMeter:
     It does so in short slices that delay no deadline.
     """
 
-    def __init__(self, folder: str, overlay: str = "") -> None:
-        """Measure a job whose scratch is `folder`, and which writes to an `overlay` of its workspace."""
+    def __init__(self, folder: str, overlays: Sequence[str] = ()) -> None:
+        """Measure a job whose scratch is `folder`, and which writes to `overlays` of these directories."""
         self._folder = folder
-        self._overlay = overlay
+        self._overlays = overlays
         self._scratch_walk = scratch.measure_in_slices(folder)
         self._scratch_due = 0.0
         self._scratch_bytes = 0
@@ -294,7 +294,7 @@ class StorageMeter:
             self._walk = measure_in_slices(
                 [process.folder for process in processes],
                 self._folder,
-                self._overlay,
+                self._overlays,
                 moved=gauges.since(self._lowest_gauges),
                 limit=AnonymousMemory(ceilings.memory_bytes, ceilings.scratch_bytes),
             )

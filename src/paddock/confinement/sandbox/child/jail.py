@@ -1,8 +1,8 @@
 """Inside a jail: the first process sets it up, starts the program, reaps every orphan, and ends after the program.
 
 A jail begins as a copy of its root, which all jails of that root share. This module adds what each jail has for itself:
-/proc, empty directories over /tmp, /dev/shm and the folder of scratch, an overlay over the workspace, and masks over
-hidden files. The first process
+/proc, empty directories over /tmp, /dev/shm and the folder of scratch, overlays over directories, and masks over hidden
+files. The first process
 is confined as the program is. The program can neither signal it nor read its memory. When it ends, the kernel ends all
 other processes of the jail.
 """
@@ -32,7 +32,7 @@ from paddock.confinement.sandbox.child.mounts import (
     mount_filesystem,
 )
 from paddock.confinement.sandbox.child.namespaces import PRIVATE_FOLDERS
-from paddock.confinement.sandbox.child.overlay import overlay_workspace
+from paddock.confinement.sandbox.child.overlay import mount_overlays
 from paddock.confinement.sandbox.child.paths import is_below, list_above, open_itself
 from paddock.confinement.sandbox.child.post_mortem import has_full_file
 
@@ -116,9 +116,9 @@ def furnish_jail(spec: JobSpec) -> None:
         attach_mount(path, tree)
     if apart:
         mount_filesystem("", folder, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
-    if spec.overlay:
+    if spec.overlays:
         _verify_lower(spec)  # an overlay has other devices and inodes
-        overlay_workspace(spec.overlay, spec.scratch)
+        mount_overlays(spec.overlays, spec.scratch)
     _hide_files(spec, masks)
 
 
@@ -142,8 +142,8 @@ def _hide_files(spec: JobSpec, masks: tuple[int, int]) -> None:
     """
     if not spec.hidden:
         return
-    # An overlay lets no program rename a directory of the workspace.
-    tops = [path for path in spec.searched if path in spec.writable and path != spec.overlay]
+    # An overlay lets no program rename a directory of the lower one.
+    tops = [path for path in spec.searched if path in spec.writable and path not in spec.overlays]
     above = {path: None for hidden in spec.hidden for top in tops for path in list_above(hidden[0], top)}
     for path in sorted(above):  # outer ones first
         folder = open_itself(path)
@@ -154,7 +154,7 @@ def _hide_files(spec: JobSpec, masks: tuple[int, int]) -> None:
             file = open_itself(path)
         except FileNotFoundError:
             continue
-        if not (spec.overlay and is_below(path, spec.overlay)):
+        if not _is_overlaid(path, spec):
             _verify_hidden(path, file, (device, inode))
         cover_file(file, clone_mount(masks[is_folder]))
         os.close(file)
@@ -163,13 +163,17 @@ def _hide_files(spec: JobSpec, masks: tuple[int, int]) -> None:
 
 
 def _verify_lower(spec: JobSpec) -> None:
-    """Raise OSError if a hidden file of a workspace was replaced, before the overlay gives it another identity."""
+    """Raise OSError if a hidden file was replaced, before an overlay gives it another identity."""
     for path, device, inode, _ in spec.hidden:
-        if is_below(path, spec.overlay):
+        if _is_overlaid(path, spec):
             with contextlib.suppress(FileNotFoundError):
                 file = open_itself(path)
                 _verify_hidden(path, file, (device, inode))
                 os.close(file)
+
+
+def _is_overlaid(path: str, spec: JobSpec) -> bool:
+    return any(is_below(path, folder) for folder in spec.overlays)
 
 
 def _verify_hidden(path: str, file: int, identity: tuple[int, int]) -> None:

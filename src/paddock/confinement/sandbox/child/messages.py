@@ -98,8 +98,8 @@ class JobSpec(NamedTuple):
     """Command that builds the root of its jail, with NULs between its arguments; empty in the other tiers."""
     carried: Sequence[str] = ()
     """Granted paths, outer ones first, below a directory that is private to each jail."""
-    overlay: str = ""
-    """Workspace that gets an overlay in the jail (`child.overlay`); empty for none."""
+    overlays: Sequence[str] = ()
+    """Directories that get an overlay in the jail (`child.overlay`), such as the workspace; none in another one."""
     fixed: Sequence[str] = ()
     """Granted paths that must not lead through a link, because others may write beside them; else the job fails."""
     group: str = ""

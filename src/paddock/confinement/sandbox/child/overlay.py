@@ -1,8 +1,8 @@
-"""The overlay of a workspace (overlayfs of Linux): a job writes to it, and the workspace stays as it is.
+"""Overlays of directories such as the workspace (overlayfs of Linux): a job writes to them, and they stay as they are.
 
-    lower   the workspace, as the root of the jail has it
-    upper   SCRATCH/.overlay/upper, on the disk, where it counts as scratch and is removed with it; the parent reads it
-    merged  at the path of the workspace, for the job
+    lower   the directory, as the root of the jail has it
+    upper   SCRATCH/.overlay/0/upper, on disk, where it counts as scratch and is removed with it; the parent reads it
+    merged  at the path of the directory, for the job
 
 The job sees an empty directory instead of `.overlay`. `userxattr` is what a user namespace may mount; then overlayfs
 renames no directory of the lower one (EXDEV), and programs copy it instead, as between two file systems. With
@@ -12,6 +12,7 @@ renames no directory of the lower one (EXDEV), and programs copy it instead, as 
 import contextlib
 import os
 import stat
+from collections.abc import Sequence
 from typing import Literal
 
 from paddock.confinement.sandbox.child.mounts import (
@@ -23,60 +24,70 @@ from paddock.confinement.sandbox.child.mounts import (
     cover_file,
     mount_filesystem,
 )
-from paddock.confinement.sandbox.child.paths import is_below, open_itself
+from paddock.confinement.sandbox.child.paths import is_below, open_beneath, open_itself
 
 FOLDER = ".overlay"
-UPPER, WORK = f"{FOLDER}/upper", f"{FOLDER}/work"
-"""Directories below scratch."""
+"""Directory below scratch."""
 _MOUNTED: Literal["mounted"] = "mounted"
 _REFUSED: Literal["refused"] = "refused"
 _FAILED: Literal["failed"] = "failed"
-"""Files in that directory, one of which says what became of an overlay."""
+"""Files in that directory, one of which says what became of all overlays."""
 _OPTIONS = "lowerdir={},upperdir={},workdir={},userxattr,volatile"
 _MOUNT_POINT = 4
 """Field of a line of /proc/self/mountinfo (proc_pid_mountinfo(5))."""
 
 
-def overlay_workspace(workspace: str, scratch: str) -> None:
-    """Mount an overlay over a workspace, and keep what is mounted below it. Raises OSError."""
-    lower = open_itself(workspace, flags=os.O_DIRECTORY)
-    inner = [(path, clone_mount_tree(path)) for path in _list_mounts_below(workspace)]
+def locate_upper(number: int) -> str:
+    """Return the upper directory of an overlay, relative to scratch."""
+    return f"{FOLDER}/{number}/upper"
+
+
+def mount_overlays(directories: Sequence[str], scratch: str) -> None:
+    """Mount an overlay over each directory, and keep what is mounted below them. Raises OSError."""
     os.mkdir(f"{scratch}/{FOLDER}", 0o700)
-    for path in (UPPER, WORK):
-        os.mkdir(f"{scratch}/{path}", 0o700)
+    own = open_itself(f"{scratch}/{FOLDER}", flags=os.O_DIRECTORY)
+    # By its descriptor: scratch may be in a directory that an overlay covers.
+    for number, directory in enumerate(directories):
+        _mount_overlay(directory, own, number)
+    _mark(_MOUNTED, own)
+    os.close(own)
+    empty = "size=4k,nr_inodes=1,mode=0"
+    mount_filesystem("tmpfs", f"{scratch}/{FOLDER}", RDONLY | NOSUID | NODEV | NOEXEC, empty)
+
+
+def _mount_overlay(directory: str, own: int, number: int) -> None:
+    lower = open_itself(directory, flags=os.O_DIRECTORY)
+    inner = [(path, clone_mount_tree(path)) for path in _list_mounts_below(directory)]
+    names = (f"{number}/upper", f"{number}/work")
+    for name in (str(number), *names):
+        os.mkdir(name, 0o700, dir_fd=own)
     # The root of an overlay has the mode of its upper directory.
-    os.chmod(f"{scratch}/{UPPER}", stat.S_IMODE(os.fstat(lower).st_mode) & 0o777)
-    files = [
-        lower,
-        *(open_itself(f"{scratch}/{path}", flags=os.O_DIRECTORY) for path in (UPPER, WORK, FOLDER)),
-    ]
+    os.chmod(names[0], stat.S_IMODE(os.fstat(lower).st_mode) & 0o777, dir_fd=own)
+    files = [lower, *(open_beneath(name, own, flags=os.O_DIRECTORY) for name in names)]
     # Paths of descriptors need no escapes: a name may contain a comma or a colon.
     options = _OPTIONS.format(*(f"/proc/self/fd/{file}" for file in files))
     try:
-        mount_filesystem("overlay", workspace, NOSUID | NODEV, options)
+        mount_filesystem("overlay", directory, NOSUID | NODEV, options)
     except OSError:
-        _mark(_REFUSED, files[-1])
+        _mark(_REFUSED, own)
         raise
-    _mark(_MOUNTED, files[-1])  # by its directory: scratch may be in the workspace
     for file in files:
         os.close(file)
     for path, tree in inner:
         target = open_itself(path)
         cover_file(target, tree)
         os.close(target)
-    empty = "size=4k,nr_inodes=1,mode=0"
-    mount_filesystem("tmpfs", f"{scratch}/{FOLDER}", RDONLY | NOSUID | NODEV | NOEXEC, empty)
 
 
 def mark_failure(scratch: str) -> None:
-    """Note that a job with an overlay cannot start, perhaps for another reason than the overlay."""
+    """Note that a job with overlays cannot start, perhaps for another reason than an overlay."""
     with contextlib.suppress(OSError):
         os.makedirs(f"{scratch}/{FOLDER}", 0o700, exist_ok=True)
         _mark(f"{scratch}/{FOLDER}/{_FAILED}")
 
 
 def read_state(scratch: str) -> Literal["pending", "mounted", "refused", "failed"]:
-    """Return what has become of the overlay in a prepared job's scratch."""
+    """Return what has become of the overlays in a prepared job's scratch."""
     for state in (_REFUSED, _FAILED, _MOUNTED):
         if os.path.lexists(f"{scratch}/{FOLDER}/{state}"):
             return state

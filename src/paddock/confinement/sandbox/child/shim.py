@@ -283,7 +283,7 @@ def _confine_process(
         try:
             jail.furnish_jail(spec)
         except OSError:
-            if spec.overlay:
+            if spec.overlays:
                 overlay.mark_failure(spec.scratch)
             raise
         if spec.network == "hosts":  # pass on the socket of its proxy, and keep no descriptor of it

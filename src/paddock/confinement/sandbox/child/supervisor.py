@@ -105,7 +105,7 @@ class Supervisor:
         self._leaf: JobCgroup | None = None
         self._shares = Shares()
         self._before: list[protected_paths.ProtectedPaths] = []
-        self._meter = StorageMeter(spec.scratch, spec.overlay)
+        self._meter = StorageMeter(spec.scratch, spec.overlays)
         self._deadline = 0.0
         self._look = _FIRST_POLL_S
         self._turn = Turn()
@@ -125,7 +125,7 @@ class Supervisor:
             self._confine_shim(file, root)
         except (OSError, StartError) as error:
             self._failure = error
-            if self._spec.overlay:
+            if self._spec.overlays:
                 overlay.mark_failure(self._spec.scratch)
         finally:
             os.close(file)

@@ -343,6 +343,8 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
             lines += [f"--- {title}", shown]
     if outcome.changes is not None and outcome.changes.diff:
         lines += ["--- changes", outcome.changes.diff]
+    for each in outcome.directory_changes:
+        lines += [f"--- changes in {each.directory}", each.diff] if each.diff else []
     if "digest" in response:
         lines += ["--- digest", compact(response["digest"])]
     for part in response.get("excerpts", []):

@@ -10,6 +10,7 @@ A form repeats the hash of the question that it shows, and an answer counts only
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from starlette.requests import Request
@@ -191,8 +192,10 @@ def _refuse_own() -> Problem:
 
 
 async def _list_waiting(viewer: "Viewer") -> _Waiting:
+    own: list[WaitingQuestion] = []
     try:
-        own = await _list(viewer.own_questions)
+        with suppress(ApprovalError):  # questions cannot be kept at all
+            own = await _list(viewer.own_questions)
         others = await _list(viewer.questions)
     except StoreUnavailable:
         return _Waiting([], _UNAVAILABLE)

@@ -93,7 +93,7 @@ class _PressedButton:
         if question.sha256 == self._seen:
             return Answer(verdict="once", by=self._by)
         self.question = question
-        return Answer(verdict="unasked", by=self._by, told="the page shows the question first")
+        return Answer(verdict="unasked", by="paddock", told="the page shows the question first")
 
 
 async def show_list(request: Request) -> Response:
