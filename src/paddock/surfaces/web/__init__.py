@@ -8,5 +8,6 @@ or beside the API (`paddock serve http --ui`). `events` keeps a part of a page c
 `record_export` writes records as a file. `static` has the style, the script and, in `vendor`, the libraries.
 
 Every page works without script: links, and forms that are sent with POST and answered with a redirect. A page asks
-query functions of the floors below, as the command line does, and keeps nothing.
+query functions of the floors below, as the command line does, and keeps nothing. `request` has what a page finds in
+its request, and `shown_question` prepares a question for display.
 """
