@@ -46,6 +46,7 @@ FACTS = {
     "question": "id of a question to a person",
     "call_sha256": "hash of the whole action that the question describes",
     "answer": "the person's answer",
+    "stopped_by": "who ended the run, if that was another one than its caller: `paddock stop`, the page",
     "answered_by": "source of the answer: a client, a terminal, or `paddock` itself if no person could answer",
     "name": "name of the script, of the tool, of the method or of the runtime",
     "method": "the method of a server that was called in place of a tool, such as `resources/read`",

@@ -29,7 +29,7 @@ class LiveRun:
 
     __slots__ = (
         *("calls", "ended", "lines", "measure", "queued"),
-        *("read_streams", "request", "since", "stop", "task"),
+        *("read_streams", "request", "since", "stop", "stopped_by", "task"),
     )
 
     def __init__(self, request: "ExecutionRequest", task: "asyncio.Task[object] | None") -> None:
@@ -39,6 +39,8 @@ class LiveRun:
         self.since = time.time()
         self.stop = Stop()
         """Ends it as `cancelled` when it is set. The outcome keeps its output until then."""
+        self.stopped_by = ""
+        """Who ended it, if that was another one than its caller."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.calls = 0
         """Number of calls of its programs so far."""

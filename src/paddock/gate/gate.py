@@ -446,6 +446,7 @@ class Gate:
                 end |= self._flow.list_facts(request)
             if shown.redactions:
                 end["redactions"] = shown.redactions
+            end |= self._list_stop_facts(request)
             # An end needs no separate flush. The next record writes it, or the end of its parent.
             append = sink.append_soon if request.parent else sink.append
             audit = append("finished", request.id, end, parent=request.parent)
@@ -470,6 +471,11 @@ class Gate:
         status = Status.OK if allowed else Status.DENIED
         self.audit.append("looked", request.id, {**facts, "status": status.value}, parent=request.parent)
 
+    def _list_stop_facts(self, request: ExecutionRequest) -> dict[str, Field]:
+        """Return who ended a run, for its record; nothing if it was its caller, or if it ended by itself."""
+        run = self._runs.get(request.id)
+        return {"stopped_by": run.stopped_by} if run is not None and run.stopped_by else {}
+
     def _audit_sink_of(self, request: ExecutionRequest) -> AuditSink:
         computes = kind_of(request).is_computation(request.work)
         return self._audit_of_computations if computes else self.audit
@@ -486,6 +492,7 @@ class Gate:
             end: dict[str, Field] = {"status": "replayed", "replays": result.id}
         else:
             end = {"status": "planned" if result.status is Status.OK else result.status.value}
+        end |= self._list_stop_facts(request)
         facts = {**identity_facts(request, decision), **end, **wait_facts(waits or {})}
         audit = self._audit_sink_of(request).append("decided", request.id, facts, parent=request.parent)
         spend_id(request.id)

@@ -42,6 +42,8 @@ class LiveQuestion(_Told):
     """A file of a session."""
     output_chars: Annotated[WholeNumber, Field(ge=0, le=MAX_TAIL_CHARS)] = 0
     """How much of the output of each run to list, in characters."""
+    by: Name = ""
+    """Who ends a run, for its record."""
     user: Name | None = None
     """The user of a server for whom it is asked, who sees only their own; None for the owner."""
 

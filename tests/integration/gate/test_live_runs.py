@@ -102,7 +102,8 @@ def test_runs_are_shown_and_stopped_in_order(workspace: Path, settings: Settings
                     OutputNow(stdout="began"),
                     OutputNow(stdout="began\n"),
                 ]
-                assert [await live.stop_run(each) for each in ids] == [True, True]
+                stopping = LiveRuns(by="ada\x1b (here)")
+                assert [await stopping.stop_run(each) for each in ids] == [True, True]
                 ended = [await outcome for outcome in outcomes]
                 assert [(outcome.id, outcome.status) for outcome in ended] == [
                     (each, "cancelled") for each in ids
@@ -113,7 +114,8 @@ def test_runs_are_shown_and_stopped_in_order(workspace: Path, settings: Settings
                 with pytest.raises(PaddockError, match=f"^{UNKNOWN}$"):
                     await live.read_output(ids[0])
                 records = await paddock.find_records(event="finished", status="cancelled")
-                assert {each.request for each in records if each.parent is None} == set(ids)
+                told = {each.request: each.fields["stopped_by"] for each in records if each.parent is None}
+                assert told == dict.fromkeys(ids, "ada\\u001b (here)")
 
     asyncio.run(main())
 

@@ -32,6 +32,7 @@ from paddock.model.live_runs import (
     RunNow,
     SessionNow,
 )
+from paddock.model.printable import make_printable
 from paddock.model.session import NEW, name_session
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ async def _answer(question: LiveQuestion, entries: Sequence[Entry]) -> "Value":
         case "stop":
             run = next((run for _, run in _list_runs(entries) if run.request.id == question.id), None)
             if run is not None:
+                run.stopped_by = make_printable(question.by, _MAX_NAME_CHARS) or "another process"
                 run.stop.set()
             return Done(found=run is not None)
         case "close":

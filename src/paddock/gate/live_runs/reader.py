@@ -68,9 +68,10 @@ class LiveState(NamedTuple):
 class LiveRuns:
     """The runs and sessions of all processes of this user; for a user of a server, those of that user."""
 
-    def __init__(self, user: str | None = None, directory: Path | None = None) -> None:
-        """`user` is a user of a server; None for the owner. `directory` has the sockets."""
+    def __init__(self, user: str | None = None, *, by: str = "", directory: Path | None = None) -> None:
+        """`user` is a user of a server; None for the owner. `by` names who ends runs. `directory` has the sockets."""
         self._user = user
+        self._by = by[:200]
         self._directory = directory or find_directory()
 
     async def list_all(self, output_chars: int = 0) -> LiveState:
@@ -93,7 +94,7 @@ class LiveRuns:
 
     async def stop_run(self, run: str) -> bool:
         """End a run in order, as `cancelled`. Return whether there was one."""
-        return await self._do(LiveQuestion(ask="stop", id=run, user=self._user))
+        return await self._do(LiveQuestion(ask="stop", id=run, by=self._by, user=self._user))
 
     async def close_session(self, name: str) -> bool:
         """Close a session by its name. Return whether there was one."""

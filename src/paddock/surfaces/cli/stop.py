@@ -7,6 +7,7 @@ import click
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
+from paddock.surfaces.cli.opening import find_actor
 
 
 @click.command("stop", epilog=render_examples("paddock stop 01JD3W0ZV6N4YQ1R2X5T7B8C9D"))
@@ -16,7 +17,7 @@ def command(ids: tuple[str, ...]) -> None:
     from paddock.gate.live_runs.reader import LiveRuns
 
     async def stop_each() -> list[bool]:
-        runs = LiveRuns()
+        runs = LiveRuns(by=f"{find_actor()} (paddock stop)")
         return [await runs.stop_run(each) for each in ids]
 
     faults: list[str] = []

@@ -26,7 +26,7 @@ _STATES = {"queued": "waits for a slot", "asking": "waits for a person", "runnin
 def find_live_runs(request: Request) -> LiveRuns:
     """Return the runs and sessions that the viewer may see."""
     viewer = find_viewer(request)
-    return LiveRuns(None if viewer.is_owner else viewer.actor)
+    return LiveRuns(None if viewer.is_owner else viewer.actor, by=f"{viewer.name} (paddock ui)")
 
 
 async def show_now(request: Request) -> Response:

@@ -17,6 +17,7 @@ from paddock.gate.past_runs.terms import LimitUse, Remedy, Terms
 from paddock.model.errors import ArtifactError, RecordingError, VaultError
 from paddock.model.numbers import dumps
 from paddock.record.ledger.runs import find_run_records
+from paddock.surfaces.http_api.downloads import Downloads
 from paddock.surfaces.http_server.problems import NOT_FOUND, Problem
 from paddock.surfaces.web.pages.runs import find_recorded_actor
 from paddock.surfaces.web.render import render
@@ -44,6 +45,8 @@ _INERT = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Headers of content that a program made: a browser runs nothing in it, and guesses no type."""
+_downloads = Downloads()
+"""The memory for files that are being sent, of all viewers together."""
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _T = TypeVar("_T")
 
@@ -135,7 +138,7 @@ def _send(data: bytes, media_type: str, name: str, *, inline: bool) -> Response:
     exact = quote(name.encode("utf-8", "replace")[-200:], safe="")
     kind = "inline" if inline else "attachment"
     disposition = f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
-    return Response(data, headers={**_INERT, "Content-Type": media_type, "Content-Disposition": disposition})
+    return _downloads.respond(data, media_type, {**_INERT, "Content-Disposition": disposition})
 
 
 async def _read_file(request: Request, stream: "Stream") -> tuple[StoredFile, bytes]:
@@ -175,7 +178,8 @@ def _find_shown(viewer: Viewer, id_: str) -> _Shown:
     for facts in refused:
         key = read_text(facts, "kind"), read_text(facts, "name"), read_text(facts, "rule")
         if key not in remedies and (remedy := terms.suggest_remedy(facts)) is not None:
-            remedies[key] = remedy
+            # Rules are the owner's. A user of a server sees the reasons, as in the outcome.
+            remedies[key] = remedy if viewer.is_owner else remedy._replace(present="", wanted="")
     return _Shown(
         past, terms.list_limits(past), remedies, write_command(past, viewer.name), _find_kept(viewer, past)
     )
@@ -190,8 +194,8 @@ def _find_kept(viewer: Viewer, past: PastRun) -> _Kept:
     if found is not None:
         return _Kept(recording, why, *found, "")
     has_output = bool(read_text(past.facts, "artifact"))
-    gone = "The stored output has expired (artifacts.ttl_hours), or was deleted." if has_output else ""
-    return _Kept(recording, why, (), (), gone)
+    missing = "The stored output has expired (artifacts.ttl_hours), or was deleted." if has_output else ""
+    return _Kept(recording, why, (), (), missing)
 
 
 def _find_recording(viewer: Viewer, past: PastRun) -> "tuple[RecordedRun | None, str]":
