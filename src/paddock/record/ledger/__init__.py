@@ -6,5 +6,4 @@
 one record and its neighbours. `record_watch` tells health checks whether records can be written. `verify`, by
 `chain_check` and in a thread by `verification`, and `archive` are for operators. What the gate records is in
 `gate/audit_facts.py`; a sink without a disk in `testing/fakes.py`.
-disk in `testing/fakes.py`.
 """
