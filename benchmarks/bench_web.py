@@ -8,10 +8,11 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks.measure import Line, Scale, at_most
-from benchmarks.run_records import write_runs
 from tests.support.browser import BrowserPages, open_browser
 from tests.support.web import PAGES, WebPlace
+
+from benchmarks.measure import Line, Scale, at_most
+from benchmarks.run_records import write_runs
 
 TITLE = "The page"
 

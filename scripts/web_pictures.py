@@ -1,7 +1,7 @@
 """Write the pictures of docs/web.md: every page of `paddock ui` in light, dark, and on a phone.
 
-`python scripts/web_pictures.py [PAGE...]` starts a real server with programs, MCP servers, a session and a question, and
-opens it in Debian's chromium. Times and ids differ from run to run, so nothing compares the pictures.
+`python scripts/web_pictures.py [PAGE...]` starts a real server with programs, MCP servers, a session and a question,
+and opens it in Debian's chromium. Times and ids differ from run to run, so that nothing compares the pictures.
 """
 
 import io

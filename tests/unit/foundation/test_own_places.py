@@ -44,6 +44,7 @@ def files(settings: Settings, folder: Path) -> dict[str, Path]:
         "ledger": settings.audit.directory / "head",
         "vault": settings.vault.directory / "key",
         "approvals": settings.approvals.directory / "a.question",
+        "logins to the page": settings.ui.directory / "a.login",
         "users of the server": settings.serve.directory / "tokens.json",
         "parsed programs": folder / "cache/paddock/intake/a",
         "vectors of tools": folder / "cache/paddock/vectors/tools.bin",

@@ -34,7 +34,7 @@ PAGE_QUESTIONS = 25
 MAX_SHOWN_QUESTIONS = 20
 """Maximum number of waiting questions on the page, the oldest ones."""
 _UNAVAILABLE = "Questions cannot be read or answered just now. Load the page again later."
-_GONE = (
+_NOT_WAITING = (
     "This question does not wait any more, and your answer changed nothing: it was answered elsewhere, it has expired, "
     "or the program that asked has ended. The history shows which."
 )
@@ -149,7 +149,7 @@ async def answer(request: Request) -> Response:
     except StoreUnavailable:
         return await _show(request, Notice(_UNAVAILABLE, "bad"), 503)
     except ApprovalError:
-        return await _show(request, Notice(_GONE, "warn"), 409)
+        return await _show(request, Notice(_NOT_WAITING, "warn"), 409)
     question = waiting.question
     if question.actor == viewer.actor:
         raise _refuse_own()

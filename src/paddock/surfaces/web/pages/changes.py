@@ -142,7 +142,7 @@ async def settle(request: Request) -> Response:
     pressed = _PressedButton(f"{viewer.name} (page)", form.get("seen", ""))
     # For a user of the server, another person is asked: nobody answers their own question.
     running = viewer.attach(pressed.ask if viewer.is_owner else None).settle_changes(work)
-    outcome = await _unless_gone(request, running)
+    outcome = await _until_disconnect(request, running)
     if pressed.question is not None:
         fields = [(name, form[name]) for name in ("whole", "merge") if name in form]
         fields += [("at", each) for each in find_list(request, "at")]
@@ -197,10 +197,10 @@ async def _show_set(
     viewer = find_viewer(request)
     try:
         stored = await _find(viewer, set_id)
-    except Problem as gone:
+    except Problem as missing:
         if not problem:
             raise
-        raise Problem(gone.kind, problem) from None
+        raise Problem(missing.kind, problem) from None
     reviewed = await _review(stored, viewer)
     page, one = read_page(request), read_number(request.query_params.get("at", ""))
     first = (page - 1) * PAGE_PATHS
@@ -279,11 +279,11 @@ def _make_rows(
     rows: list[_Row] = []
     chars, lines = _MAX_LISTED_CHARS, _MAX_LISTED_LINES
     tickable = {each.change.path for each in reviewed} - _list_full_directories(reviewed)
-    is_gone = stored.state.discarded_at is not None
+    is_discarded = stored.state.discarded_at is not None
     for number in wanted:
         each = reviewed[number]
         diff = None
-        if not is_gone and (whole or _is_small(each.change)):
+        if not is_discarded and (whole or _is_small(each.change)):
             [diff] = viewer.opened.changes.compare_changes(stored, [each.change])
             if whole:
                 diff = diff._replace(lines=diff.lines[:_MAX_WHOLE_LINES])
@@ -356,14 +356,14 @@ def _describe(stored: "StoredChanges", viewer: "Viewer") -> _SetRow:
     return _SetRow(describe_set(stored), is_id(stored.change_set.request), elsewhere)
 
 
-async def _unless_gone(request: Request, running: "Coroutine[Any, Any, Outcome]") -> Outcome:
+async def _until_disconnect(request: Request, running: "Coroutine[Any, Any, Outcome]") -> Outcome:
     """Return the outcome of a request. It ends if the browser leaves before: nobody would see what came of it."""
     task = asyncio.ensure_future(running)
-    gone = asyncio.ensure_future(_await_disconnect(request))
+    leaving = asyncio.ensure_future(_await_disconnect(request))
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        gone.cancel()
+        leaving.cancel()
         if not task.done():
             task.cancel()
             await run_shielded(asyncio.wait({task}))
