@@ -1,6 +1,7 @@
 """`run_program` and `query_output`: programs in language runtimes and what is stored of them."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -406,3 +407,27 @@ def test_an_agent_reads_what_its_program_changed(place: Place) -> None:
         f"changes: accepted only by name: .vscode\n--- changes\n{diff}"
     )
     assert (place.workspace / "list").read_text() == "one\n"
+
+
+def test_an_agent_reads_what_its_program_changed_in_a_directory(place: Place, tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    place.settings(f'[[workspace.directory]]\npath = "{beside}"\naccess = "overlay"\n')
+
+    async def main() -> Any:
+        async with place.client() as client:
+            return await client.call_tool(
+                "run_program", {"runtime": "shell", "code": f"echo 1 > {beside}/new"}
+            )
+
+    found = asyncio.run(main())
+    (changes,) = found.structured_content["directoryChanges"]
+    diff = "diff a/new b/new\nnew file, mode 0644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+1"
+    assert (changes["directory"], changes["added"], changes["diff"]) == (str(beside), 1, diff)
+    assert found.content[0].text.split("\n", 1)[1].replace(
+        f"output: {found.structured_content['artifactHandle']}\n", ""
+    ) == (
+        f"changes in {beside}: 1 added; {beside} is as before: paddock changes show {changes['id']} "
+        f"--workspace {beside}\n--- changes in {beside}\n{diff}"
+    )
+    assert list(beside.iterdir()) == []

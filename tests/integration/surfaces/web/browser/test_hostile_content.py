@@ -12,6 +12,7 @@ from tests.support.hostile_strings import BYTES, FILES, HOSTILE, list_file_names
 from tests.support.web import PAGES, WebPlace
 from tests.support.web_seeds import Seeds, seed
 
+pytestmark = pytest.mark.slow
 WORDS = [word for name, word in HOSTILE.items() if len(word) < 3000]
 SHOWN_RUNS = ("result", "printed", "long", "files", "changes", "links", "arguments", "denied")
 
