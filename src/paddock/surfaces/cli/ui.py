@@ -152,7 +152,9 @@ def _print_link(link: str, settings: "Settings", *, opens: bool, as_json: bool) 
     if opens:
         # Every user of this machine can read the command line of a browser, so it names a file that leads to the link.
         file = settings.ui.directory / "open.html"
-        replace_file(file, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(link)}">'.encode())
+        replace_file(
+            file, f'<!doctype html><meta http-equiv="refresh" content="0; url={escape(link)}">'.encode()
+        )
         webbrowser.open(file.as_uri())
 
 

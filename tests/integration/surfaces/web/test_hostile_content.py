@@ -105,7 +105,14 @@ def list_paths(seeded: Seeded, root: str) -> list[str]:
             target = urljoin(path, link).partition("#")[0]
             kind = Address("", re.sub(r"[0-9A-Za-z%_.~-]{16,}", "*", urlsplit(target).path), 0, ())
             same = urlsplit(target).path.split("/")[1] == root.split("/")[1]
-            if same and target not in seen and counts.get(kind, 0) < MAX_PAGES and "verify" not in target:
+            ends = not target.endswith("/events")  # `read_event` reads those
+            if (
+                same
+                and ends
+                and target not in seen
+                and counts.get(kind, 0) < MAX_PAGES
+                and "verify" not in target
+            ):
                 counts[kind] = counts.get(kind, 0) + 1
                 seen.add(target)
                 waiting.append(target)
