@@ -19,6 +19,7 @@ mechanisms; read these two first.
                       server_facts: servers and their tools without a start, changes that wait for approval
     confined servers  confined_servers, confinement_proposal
     what runs now     live_runs: shown to other processes of the user, and ended by them
+    what has run      past_runs: one run as its records describe it, its limits, and the command that repeats it
     checks            machine_check: all of `paddock doctor`; network_check, state_check, overlay_check and
                       toolchain_check are parts of it
 

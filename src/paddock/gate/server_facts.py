@@ -11,6 +11,7 @@ from paddock.model.urls import strip_credentials
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from paddock.engines.servers.calls.hub import ServerStatus
     from paddock.engines.servers.config import HttpServer, Server
     from paddock.engines.servers.confinement import Confinement
     from paddock.engines.servers.pins import DefinitionChange
@@ -87,6 +88,17 @@ def _describe_remote(servers: "ServerService", server: "HttpServer") -> ServerFa
         tuple(sorted(server.headers)),
         takes_login=not server.has_credentials,
     )
+
+
+def summarize_state(status: "ServerStatus") -> str:
+    """Return the state of a server for people: `not started`, `starting`, `running`, `failed` or `stopped`."""
+    if status.state == "connecting":
+        return "starting"
+    if status.live:
+        return "running"
+    if status.last_error:
+        return "failed"
+    return "stopped" if status.starts else "not started"
 
 
 async def find_known_tools(servers: "ServerService", name: str) -> KnownTools:

@@ -6,6 +6,7 @@ that visible writing needs are kept: one selector after a symbol, joiners betwee
 """
 
 import re
+from collections.abc import Callable
 
 from paddock.model.late_pattern import compile_late
 
@@ -29,6 +30,11 @@ def has_invisible(text: str) -> bool:
 def spell_invisible(text: str) -> str:
     r"""Return a text with escaped invisible characters, as `\u{200b}`."""
     return text if text.isascii() else _HIDDEN_PATTERN.sub(_escape_match, text)
+
+
+def replace_invisible(text: str, spell: Callable[[str], str]) -> str:
+    """Return a text in which `spell` has replaced each invisible character."""
+    return text if text.isascii() else _HIDDEN_PATTERN.sub(lambda found: spell(found[0]), text)
 
 
 def spell_invisible_in_json(text: str) -> str:

@@ -4,8 +4,8 @@
 
 `app` has the table of pages; read it and one module of `pages` first. `login` keeps who is logged in, `viewer` finds
 what a person who is logged in may see, `render` makes HTML of values. `service` serves the pages alone (`paddock ui`)
-or beside the API (`paddock serve http --ui`). `events` keeps a part of a page current, `inert` sends files of programs.
-`static` has the style, the script and, in `vendor`, the libraries.
+or beside the API (`paddock serve http --ui`). `events` keeps a part of a page current, `inert` sends files of programs,
+`record_export` writes records as a file. `static` has the style, the script and, in `vendor`, the libraries.
 
 Every page works without script: links, and forms that are sent with POST and answered with a redirect. A page asks
 query functions of the floors below, as the command line does, and keeps nothing.

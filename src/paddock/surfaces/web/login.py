@@ -1,7 +1,7 @@
 """Who is logged in to the page: files named by the hash of a cookie, beside those of the codes of printed links.
 
     paddock ui prints /login?code=CODE     CODE_S, one use: its file is removed by whoever uses it first
-    POST /login                            a cookie for LOGIN_S; the page's server, and others of this user, know it
+    POST /login                            a cookie for LOGIN_S; also the next server at the same port knows it
     paddock ui --revoke                    removes all files, and with them every login
 
 A file contains when it expires and who is logged in: the owner, or the hash of a token. The token itself is only in
@@ -57,10 +57,17 @@ class _Entry(NamedTuple):
 class Logins:
     """The logins and codes in one directory."""
 
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
-        """`clock` returns seconds since the epoch."""
+    def __init__(
+        self, directory: Path, clock: Callable[[], float] = time.time, port: int | None = None
+    ) -> None:
+        """`clock` returns seconds since the epoch; `port` is that of the server, whose links and logins these are."""
         self._directory = directory
         self._clock = clock
+        self._port = port
+
+    def at_port(self, port: int | None) -> "Logins":
+        """Return the logins of the server at a port. Browsers send its cookies to other ports, too."""
+        return Logins(self._directory, self._clock, port)
 
     def make_code(self) -> str:
         """Return a new code for a link of the owner. Raises ConfigurationError."""
@@ -158,7 +165,7 @@ class Logins:
         return None
 
     def _locate(self, secret: str, suffix: str) -> Path:
-        name = hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+        name = hashlib.sha256(f"{self._port} {secret}".encode("utf-8", "replace")).hexdigest()
         return self._directory / (name + suffix)
 
     def _list_files(self) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from paddock._version import __version__
-from paddock.model.invisible import spell_invisible
+from paddock.model.invisible import replace_invisible
 from paddock.model.texts import cut_middle
 from paddock.surfaces.web.request import LOGIN_KEY, VIEWER_KEY, WAITING_KEY
 
@@ -44,14 +44,14 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(0x20), 0x7F) if ch
 def show_visible(text: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     r"""Return a text of a program for display.
 
-    Control characters are spelled `\x1b`, characters that hide or reorder a text `\u{202e}`, as well as combining marks
+    Control characters are spelled `\x1b`, characters that hide or reorder a text `\u202e`, as well as combining marks
     beyond `MAX_MARKS` on one character. Line ends stay, and a text in a script from right to left stays readable,
     because the page isolates it (`<bdi>`).
     """
     cut = cut_middle(str(text), max_chars)
     if cut.isascii():
         return cut.translate(_CONTROLS)
-    return "".join(_show_characters(spell_invisible(cut)))
+    return "".join(_show_characters(replace_invisible(cut, _spell)))
 
 
 def _show_characters(text: str) -> Iterator[str]:
@@ -62,8 +62,14 @@ def _show_characters(text: str) -> Iterator[str]:
         if character in "\n\t" or (category not in _UNSEEN_CATEGORIES and marks <= MAX_MARKS):
             yield character
         else:
-            number = ord(character)
-            yield f"\\x{number:02x}" if number <= 0xFF else f"\\u{{{number:x}}}"
+            yield _spell(character)
+
+
+def _spell(character: str) -> str:
+    number = ord(character)
+    if number <= 0xFF:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def show_duration(ms: float | None) -> str:

@@ -27,7 +27,8 @@ MAX_CONNECTIONS = 256
 
 def make_link(logins: Logins, url: str) -> str:
     """Return a link that logs the owner in at a server, once and for a minute. Raises ConfigurationError."""
-    return f"{url.rstrip('/')}{LOGIN_PATH}?code={quote(logins.make_code())}"
+    code = logins.at_port(urlsplit(url).port).make_code()
+    return f"{url.rstrip('/')}{LOGIN_PATH}?code={quote(code)}"
 
 
 def make_entry(
@@ -38,9 +39,8 @@ def make_entry(
     secure = endpoint.tls is not None or behind_proxy
     # Only a server over TLS can set a cookie with this prefix, and no other host of its domain (RFC 6265bis, 4.1.3.2).
     name = f"__Host-paddock_{port}" if secure else f"paddock_{port}"
-    return WebEntry(
-        build_pages(), endpoint.names, logins, viewers, refusals, cookie_name=name, is_secure=secure
-    )
+    own = logins.at_port(port)
+    return WebEntry(build_pages(), endpoint.names, own, viewers, refusals, cookie_name=name, is_secure=secure)
 
 
 def put_before(pages: WebEntry, api: "App") -> "App":

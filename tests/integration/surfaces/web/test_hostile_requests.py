@@ -14,6 +14,8 @@ from tests.support.http_api import TOKEN
 from tests.support.processes import PATIENCE_S, has_ended
 from tests.support.web import PAGES, WebPlace, WebServer
 
+from paddock.surfaces.web.entry import MAX_REQUESTS
+
 FRAME_HEADERS = {
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
@@ -171,6 +173,44 @@ def test_many_connections_do_not_shut_others_out(server):
             assert client.get("/login").status_code == 200
 
 
+def test_live_pages_that_nobody_reads_do_not_hold_the_server(server):
+    """They are as many as one person may have; other people are answered, and so is the page of the same person."""
+    cookie = server.log_in()
+    head = (
+        f"GET /now/events HTTP/1.1\r\nHost: {server.host}\r\nCookie: {cookie.name}={cookie.value}\r\n"
+        "Accept: text/event-stream\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        answers = []
+        for _ in range(MAX_REQUESTS + 2):
+            plain = stack.enter_context(connect(server))
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            plain.sendall(head.encode())
+            answers.append(plain.recv(12))
+        assert answers == [b"HTTP/1.1 200"] * MAX_REQUESTS + [b"HTTP/1.1 503"] * 2
+        with server.client() as client:
+            assert client.get("/login").status_code == 200
+    with server.client(cookie) as client:
+        while (answer := client.get("/")).status_code == 503:
+            pass
+        assert answer.status_code == 200
+
+
+def test_revoking_all_logins_ends_live_pages(place):
+    with (
+        place.serve_page() as server,
+        server.client(server.log_in()) as client,
+        client.stream("GET", "/now/events") as answer,
+    ):
+        pieces = answer.iter_text()
+        assert next(pieces).startswith("retry: ")
+        done = run_paddock(place.workspace, "ui", "--revoke", environment=place.environment)
+        assert done.stdout.startswith("ended ")
+        with pytest.raises(httpx2.RemoteProtocolError, match="incomplete chunked read"):
+            for _ in pieces:
+                pass
+
+
 def test_a_stolen_directory_logs_nobody_in(place):
     with place.serve_page() as server:
         server.make_link()
@@ -185,9 +225,19 @@ def test_a_stolen_directory_logs_nobody_in(place):
                 assert client.get("/", headers={"Cookie": f"{name}={text}"}).status_code == 303
 
 
-def test_the_cookie_of_one_server_is_not_that_of_another_port(place):
-    with place.serve_page() as one, place.serve_page() as two, two.client(one.log_in()) as client:
-        assert client.get("/").headers["location"] == "/login"
+def test_links_and_cookies_of_one_server_are_not_for_another_port(place):
+    with place.serve_page() as one, place.serve_page() as two:
+        cookie = one.log_in()
+        renamed = f"paddock_{two.host.rpartition(':')[2]}={cookie.value}"
+        with two.client(cookie) as client:
+            assert client.get("/").headers["location"] == "/login"
+        with two.client() as client:
+            assert client.get("/", headers={"Cookie": renamed}).headers["location"] == "/login"
+            code = one.make_link().partition("code=")[2]
+            assert client.post("/login", data={"code": code}).status_code == 403
+            assert (
+                client.post("/login", data={"code": two.make_link().partition("code=")[2]}).status_code == 303
+            )
 
 
 def test_a_page_is_no_way_around_the_rate_of_a_token(place):

@@ -271,6 +271,33 @@ def test_a_script_without_a_recording_says_how_to_keep_one(tmp_path: Path) -> No
     assert "paddock run one.js" in text
 
 
+def test_long_lines_and_many_calls_are_cut(tmp_path: Path) -> None:
+    place = WebPlace(tmp_path)
+    place.settings('[record]\npayloads = "kept"\n')
+    (place.workspace / "long.js").write_text(
+        "for (let n = 0; n < 150; n++) await servers.odd.echo({ text: String(n) });\n"
+        + "// line\n" * 400
+        + "console.log('x'.repeat(5e6));\nthrow new Error('at the end');"
+    )
+    script = run(place, "run", "./long.js", status=1)
+    program = run(place, "exec", "python", "-c", "print('y' * 5_000_000)")
+    with place.serve_page() as server, server.client(server.log_in()) as client:
+        answer = client.get(f"/runs/{script}")
+        text = read(answer)
+        assert len(answer.content) < 150_000
+        assert "Error: at the end Line 403" in text
+        assert "300 of 403 lines are shown." in text
+        assert "20 of 150 calls are shown." in text
+        assert "100 of 150 rows are shown." in text
+        assert "x [... 4999700 characters not shown ...] x" in text
+        everything = client.get(f"/runs/{script}?all=1")
+        assert "are shown." not in read(everything)
+        answer = client.get(f"/runs/{program}")
+        assert len(answer.content) < 40_000
+        [saved] = re.findall(r'href="(/runs/[^"]+/stdout)"', answer.text)
+        assert client.get(saved).text == "y" * 5_000_000 + "\n"
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

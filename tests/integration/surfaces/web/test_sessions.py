@@ -68,7 +68,7 @@ def test_a_session_is_shown_with_its_files_and_closed(place):
         def read(path):
             return client.get(f"/sessions/{name}/file", params={"path": path})
 
-        assert "a &lt;b&gt;note&lt;/b&gt;\n\\x1b[31m\\u{202e}" in read("notes.txt").text
+        assert "a &lt;b&gt;note&lt;/b&gt;\n\\x1b[31m\\u202e" in read("notes.txt").text
         assert '<th scope="col"><bdi>a, b</bdi></th>' in read("table.csv").text
         assert "<td><bdi>&lt;i&gt;x&lt;/i&gt;</bdi></td><td><bdi>1</bdi></td>" in read("table.csv").text
         assert f'<img class="shown" src="/sessions/{name}/content?path=pixel.png"' in read("pixel.png").text

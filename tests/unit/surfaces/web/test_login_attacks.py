@@ -10,6 +10,7 @@ from paddock.model.errors import ConfigurationError
 from paddock.surfaces.web.login import CODE_S, LOGIN_S, OWNER, Login, Logins
 
 NOW = 1_800_000_000.0
+PORT = 8710
 
 
 class Clock:
@@ -31,7 +32,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def logins(directory, clock):
-    return Logins(directory, clock)
+    return Logins(directory, clock, PORT)
 
 
 def test_of_many_uses_at_once_one_succeeds(logins):
@@ -45,8 +46,8 @@ def test_the_files_have_hashes_only(logins, directory):
     code, cookie = logins.make_code(), logins.log_in("ann")
     files = {each.name: each.read_text() for each in directory.iterdir()}
     assert files == {
-        f"{hashlib.sha256(code.encode()).hexdigest()}.code": f"{NOW + CODE_S:.0f} {OWNER}",
-        f"{hashlib.sha256(cookie.encode()).hexdigest()}.login": f"{NOW + LOGIN_S:.0f} ann",
+        locate(directory, code, ".code").name: f"{NOW + CODE_S:.0f} {OWNER}",
+        locate(directory, cookie).name: f"{NOW + LOGIN_S:.0f} ann",
     }
     assert {each.stat().st_mode & 0o777 for each in (directory, *directory.iterdir())} == {0o700, 0o600}
 
@@ -83,7 +84,18 @@ def test_a_person_has_a_limited_number_of_logins(logins, clock, directory):
 
 
 def locate(directory, secret, suffix=".login"):
-    return directory / (hashlib.sha256(secret.encode()).hexdigest() + suffix)
+    return directory / (hashlib.sha256(f"{PORT} {secret}".encode()).hexdigest() + suffix)
+
+
+def test_codes_and_logins_are_of_one_port(logins, directory, clock):
+    other = logins.at_port(PORT + 1)
+    code, cookie = logins.make_code(), logins.log_in(OWNER)
+    assert other.use_code(code) is None
+    assert other.find(cookie) is None
+    assert logins.at_port(PORT).find(cookie) == Login(OWNER, cookie)
+    assert logins.use_code(code) is not None
+    assert other.revoke_all() == 2
+    assert logins.find(cookie) is None
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "directory", "socket", "large"])
@@ -138,7 +150,7 @@ def test_a_link_in_place_of_the_directory_has_no_logins(logins, directory, tmp_p
     cookie = logins.log_in(OWNER)
     link = tmp_path / "link"
     link.symlink_to(directory)
-    elsewhere = Logins(link, clock)
+    elsewhere = Logins(link, clock, PORT)
     assert elsewhere.find(cookie) is None
     with pytest.raises(ConfigurationError, match="a link"):
         elsewhere.make_code()

@@ -76,17 +76,6 @@ class ServerStatus:
     calls_waiting: int = 0
     """Number of calls that wait because of its `maxConcurrent`."""
 
-    @property
-    def summary(self) -> str:
-        """The state for people: `not started`, `starting`, `running`, `failed` or `stopped`."""
-        if self.state == ServerState.CONNECTING:
-            return "starting"
-        if self.live:
-            return "running"
-        if self.last_error:
-            return "failed"
-        return "stopped" if self.starts else "not started"
-
 
 @dataclass(slots=True)
 class _ServerRecord:

@@ -1,6 +1,7 @@
 """The pages, one module for each: what it asks of the floors below, and which template shows it.
 
-In the order of the navigation: now, approvals, runs, sessions, changes, servers, policy, record, doctor; and log_in.
+In the order of the navigation: now, approvals, runs (and run, one of them), sessions, changes, servers, policy, record,
+doctor; and log_in.
 
 A module has `ROUTES`. Its functions get a request that has passed `entry`: `find_viewer` returns who looks, and
 `find_form` what a form has sent. They return `render(request, TEMPLATE, ...)`, or after a form a redirect (303).

@@ -25,7 +25,6 @@ from paddock.surfaces.web.request import find_form, find_viewer, go_to, require_
 from paddock.surfaces.web.viewer import SURFACE, Viewer
 
 if TYPE_CHECKING:
-    from paddock.engines.servers.calls.hub import ServerStatus
     from paddock.engines.servers.result import CatalogTool
     from paddock.foundation.side_by_side import LinePair
     from paddock.gate.server_facts import ServerFacts, ShownChange
@@ -61,7 +60,8 @@ class ServerRow(NamedTuple):
 
     link: str
     facts: "ServerFacts"
-    status: "ServerStatus"
+    state: str
+    breaker_open: bool
     tools: int
     changes: int
 
@@ -91,7 +91,7 @@ class ChangeView(NamedTuple):
     tool: str
     key: str
     digest: str
-    gone: bool
+    is_removed: bool
     is_new: bool
     note: str
     accepts_unstable: bool
@@ -115,7 +115,8 @@ async def show_servers(request: Request) -> Response:
         ServerRow(
             _link_if_short(facts.name),
             facts,
-            statuses[facts.name],
+            server_facts.summarize_state(statuses[facts.name]),
+            statuses[facts.name].breaker_open,
             len((await server_facts.find_known_tools(servers, facts.name)).tools),
             await server_facts.count_changes(servers, facts.name),
         )
@@ -164,12 +165,14 @@ async def show_server(request: Request) -> Response:
     changes = await server_facts.list_changes(
         servers, name, limit=_MAX_CHANGES, is_wanted=lambda tool: only in {"", _make_key(tool)}
     )
+    state = servers.server_statuses()[name]
     return render(
         request,
         "server.html",
         **values,
         facts=server_facts.find_server(servers, name),
-        state=servers.server_statuses()[name],
+        state=state,
+        summary=server_facts.summarize_state(state),
         connections=[each for each in servers.list_connections(name) if each.verdict == "refused"],
         changes=list(_view_changes(changes, only=only)),
         more_changes=0 if only else await server_facts.count_changes(servers, name) - len(changes),
