@@ -6,6 +6,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from paddock.gate.past_runs.stored import sniff_image
+from paddock.surfaces.http_api.downloads import Downloads
 
 _MAX_IMAGE_BYTES = 16 * 1024 * 1024
 _HEADERS = {
@@ -13,6 +14,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_downloads = Downloads()
+"""The memory for files that are being sent, of all viewers together."""
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -31,4 +34,4 @@ def _send(data: bytes, media_type: str, name: str, disposition: str) -> Response
     plain = _UNSAFE_IN_NAMES.sub("_", name)[-100:].lstrip(".") or "file"
     exact = quote(name.encode("utf-8", "replace")[-200:], safe="")
     named = f"{disposition}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
-    return Response(data, headers={**_HEADERS, "Content-Type": media_type, "Content-Disposition": named})
+    return _downloads.respond(data, media_type, {**_HEADERS, "Content-Disposition": named})
