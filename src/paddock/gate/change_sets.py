@@ -307,6 +307,7 @@ def find_own_paths(settings: Settings, own: Sequence[Path], workspace: Path) -> 
     Raises ChangesError for a workspace in one of them.
     """
     from paddock.confinement.sandbox import state_paths
+    from paddock.confinement.sandbox.child.paths import list_links
     from paddock.gate.processes import own_directories, own_files
 
     top = str(workspace)
@@ -314,7 +315,9 @@ def find_own_paths(settings: Settings, own: Sequence[Path], workspace: Path) -> 
     if keeper := state_paths.keeper(directories, top):
         raise ChangesError(f"{top} is in {keeper}, where Paddock keeps its own files")
     files = state_paths.list_own_directories(Path(file.path) for file in own_files(settings))
-    found = (*directories, *files)
+    # Who replaces a link on the way replaces what it leads to.
+    links = [link for path in (*directories, *files) for link in list_links(path)]
+    found = dict.fromkeys((*directories, *files, *links))
     return [path.removeprefix(f"{top}/") for path in found if path.startswith(f"{top}/")]
 
 

@@ -167,6 +167,32 @@ def test_a_directory_that_is_paddocks_own_now_is_not_written(later: Later, moved
     assert (later.workspace / "state/log").read_text() == "OLD\n"
 
 
+@pytest.mark.parametrize("link", ["cache", "first", "second"])
+def test_a_link_on_the_way_to_a_directory_of_paddock_is_not_written(tmp_path: Path, link: str) -> None:
+    workspace, changed = tmp_path / "workspace", tmp_path / "changed"
+    (workspace / "target").mkdir(parents=True)
+    (workspace / "first").symlink_to("second")
+    (workspace / "second").symlink_to("target")
+    shutil.copytree(workspace, changed, symlinks=True)
+    (changed / "x/paddock").mkdir(parents=True)
+    (changed / link).unlink(missing_ok=True)
+    (changed / link).symlink_to("x")
+    settings = Settings.model_validate(
+        {
+            "overlay": {"directory": tmp_path / "store"},
+            "audit": {"directory": workspace / "cache/paddock"},  # nothing is there yet
+            "vault": {"directory": workspace / "first/paddock"},
+        }
+    )
+    set_id = make_change_set(open_store(settings.overlay), workspace, changed)
+    sets, work = ChangeSets(settings, str), ChangeSetRun(action="accept", id=set_id, paths=())
+    report = asyncio.run(sets.carry_out(work, workspace)).describe()
+    assert (report["paths"], report["conflicts"]) == (
+        [],
+        [{"path": link, "why": "Paddock keeps its own files there"}],
+    )
+
+
 def test_a_workspace_that_is_paddocks_own_now_is_not_written(later: Later) -> None:
     settings = later.settings(vault={"directory": later.folder})
     with pytest.raises(ChangesError) as caught:
