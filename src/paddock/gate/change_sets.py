@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -143,9 +142,16 @@ class ChangeSets:
 
     def _open_differ(self, stored: "StoredChanges") -> "Differ":
         from paddock.engines.changes.differ import Differ
+        from paddock.engines.changes.plan import is_among
 
         workspace = Path(stored.change_set.workspace)
-        return Differ(self.store, stored.id, self._hide, partial(is_hidden_path, self._settings, workspace))
+        hidden = frozenset(find_hidden_paths(self._settings, workspace))
+
+        def is_hidden(path: str) -> bool:
+            # The first knows what links lead to; the second also what was removed.
+            return is_among(path, hidden) or is_hidden_path(self._settings, workspace, path)
+
+        return Differ(self.store, stored.id, self._hide, is_hidden)
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
         """Return what work would change, as lines for the person who is asked.

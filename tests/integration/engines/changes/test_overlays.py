@@ -98,6 +98,18 @@ def test_hidden_files_and_paddocks_own_are_neither_read_nor_changed_nor_deleted(
     assert place.names() == [".env", "deep", "deep/.env", "deep/other", "state", "state/vault"]
 
 
+def test_what_was_not_copied_is_not_shown_by_its_replacement(place: Place) -> None:
+    (place.workspace / "conf").mkdir()
+    (place.workspace / "conf/secret").write_text("SECRET")
+    (place.workspace / ".env").symlink_to("conf/secret")
+    (place.workspace / "other").hardlink_to(place.workspace / "conf/secret")
+    ended = place.run("landlock", "ls conf; echo x > conf/secret; echo x > other; echo x > plain")
+    assert ended.result.stdout.text == ""
+    assert ended.change_list == [("added", "plain")]
+    assert sorted(ended.changes.left_out) == [".env", "conf/secret", "other"]
+    assert [*place.store.directory.glob("*/before/*")] == []
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_protected_paths_and_links_that_lead_out_are_marked(tier: str, place: Place) -> None:
     script = (
