@@ -147,9 +147,9 @@ def test_a_file_that_is_hidden_now_is_neither_replaced_nor_removed_nor_shown(lat
 
 def test_what_a_link_that_is_hidden_now_leads_to_is_not_shown(later: Later) -> None:
     (later.workspace / "link.hush").symlink_to("Makefile")
-    assert [part for part in later.render(later.settings(workspace={"hide": ["*.hush"]})).split("diff a/")][1] == (
-        "Makefile b/Makefile\nContents of Makefile are not shown: workspace.hide hides them\n"
-    )
+    assert [part for part in later.render(later.settings(workspace={"hide": ["*.hush"]})).split("diff a/")][
+        1
+    ] == ("Makefile b/Makefile\nContents of Makefile are not shown: workspace.hide hides them\n")
 
 
 def test_a_path_that_is_protected_now_must_be_named(later: Later) -> None:

@@ -90,6 +90,10 @@ class Overlaid(NamedTuple):
     """Digests of the files that earlier readings of a session's overlay found: what the program worked from, and what
     it made. If the workspace has one of them, the change is an acceptance or an undo, and no change by others."""
 
+    identity: tuple[int, int] | None = None
+    """Device and inode of the workspace when it was opened. Another directory has other files at the same paths, and
+    their times do not show it."""
+
     def locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
         is_moved = self.method == "copy" and path.is_relative_to(self.workspace)
@@ -103,6 +107,8 @@ def capture_changes(
     with Folder.open(overlaid.workspace) as lower, Folder.open(overlaid.folder) as upper:
         capture = _Capture(overlaid, lower, upper, new, rules=rules, limits=limits)
         incomplete = capture.read()
+        if overlaid.identity not in {None, lower.identity}:
+            incomplete = "the directory was replaced by another one during the run"
         changes = capture.finish()
     if overlaid.known is not None:
         _remember(changes, overlaid.known)

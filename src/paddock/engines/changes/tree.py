@@ -70,6 +70,12 @@ class Folder:
         """Return the number of the directory in its file system."""
         return os.fstat(self.handle).st_ino
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Return the device and the inode of the directory."""
+        facts = os.fstat(self.handle)
+        return facts.st_dev, facts.st_ino
+
     @contextmanager
     def open_parent(self, path: str) -> Generator[tuple[int, str]]:
         """Yield the directory (O_PATH) of a path, and the last name. Raises OSError: ELOOP for a link on the way."""

@@ -254,6 +254,28 @@ def test_a_file_that_changed_during_the_run_is_noted(place: Place) -> None:
     assert [(each.path, each.changed_meanwhile) for each in ended.changes.changes] == [("file", True)]
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_changes_to_a_workspace_that_was_replaced_during_the_run_cannot_be_accepted(
+    tier: str, place: Place
+) -> None:
+    other = place.workspace.parent / "other"
+    other.mkdir()
+    for folder, text in ((place.workspace, "seen"), (other, "never seen")):
+        (folder / "file").write_text(text)
+
+    def replace(_: bytes) -> None:
+        if other.exists():
+            place.workspace.rename(other.parent / "aside")
+            other.rename(place.workspace)
+
+    # Its output is read before its changes are.
+    ended = place.run(tier, "echo mine > file; echo written", streams=Streams(stdout=replace))
+    assert (ended.change_list, ended.changes.incomplete) == (
+        [("modified", "file")],
+        "the directory was replaced by another one during the run",
+    )
+
+
 def test_a_workspace_that_cannot_be_copied_is_refused(place: Place) -> None:
     for number in range(5):
         (place.workspace / f"file-{number}").write_text("x" * 1000)
