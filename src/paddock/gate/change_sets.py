@@ -215,7 +215,7 @@ class ChangeSets:
 
     def _carry_out(self, work: ChangeSetRun, workspace: Path, merges: "Merges | None") -> ChangesReport:
         acceptor = self._make_acceptor(workspace)
-        with acceptor.open() as recovery:
+        with acceptor.open(writes=work.action != "discard") as recovery:
             if work.action == "discard":
                 repeated = self._discard(work, workspace)
                 return ChangesReport(work.id, work.action, None, recovery, repeated)

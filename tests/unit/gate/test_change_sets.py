@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.support.change_sets import make_change_set
 
+from paddock.engines.changes.lock import lock_workspace
 from paddock.gate.change_sets import ChangeSets, open_store
 from paddock.gate.work import kind_of
 from paddock.model.errors import ChangesError
@@ -147,9 +148,8 @@ def test_a_file_that_is_hidden_now_is_neither_replaced_nor_removed_nor_shown(lat
 
 def test_what_a_link_that_is_hidden_now_leads_to_is_not_shown(later: Later) -> None:
     (later.workspace / "link.hush").symlink_to("Makefile")
-    assert [part for part in later.render(later.settings(workspace={"hide": ["*.hush"]})).split("diff a/")][
-        1
-    ] == ("Makefile b/Makefile\nContents of Makefile are not shown: workspace.hide hides them\n")
+    shown = later.render(later.settings(workspace={"hide": ["*.hush"]})).split("diff a/")
+    assert shown[1] == "Makefile b/Makefile\nContents of Makefile are not shown: workspace.hide hides them\n"
 
 
 def test_a_path_that_is_protected_now_must_be_named(later: Later) -> None:
@@ -205,3 +205,15 @@ def test_a_workspace_that_is_paddocks_own_now_is_not_written(later: Later) -> No
     with pytest.raises(ChangesError) as caught:
         later.accept(settings)
     assert str(caught.value) == (f"{later.workspace} is in {later.folder}, where Paddock keeps its own files")
+
+
+def test_a_program_that_holds_the_lock_of_the_workspace_does_not_keep_a_set_from_being_discarded(
+    later: Later,
+) -> None:
+    work = ChangeSetRun(action="discard", id=later.id, paths=())
+    with lock_workspace(later.workspace):
+        sets = ChangeSets(later.settings(), str)
+        assert asyncio.run(sets.carry_out(work, later.workspace)).describe() == {
+            "id": later.id,
+            "action": "discard",
+        }
