@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -174,9 +173,16 @@ class ChangeSets:
 
     def _open_differ(self, stored: "StoredChanges") -> "Differ":
         from paddock.engines.changes.differ import Differ
+        from paddock.engines.changes.plan import is_among
 
         workspace = Path(stored.change_set.workspace)
-        return Differ(self.store, stored.id, self._hide, partial(is_hidden_path, self._settings, workspace))
+        hidden = frozenset(find_hidden_paths(self._settings, workspace))
+
+        def is_hidden(path: str) -> bool:
+            # The first knows what links lead to; the second also what was removed.
+            return is_among(path, hidden) or is_hidden_path(self._settings, workspace, path)
+
+        return Differ(self.store, stored.id, self._hide, is_hidden)
 
     def preview(self, work: ChangeSetRun, workspace: Path) -> tuple[str, ...]:
         """Return what work would change, as lines for the person who is asked.
@@ -240,7 +246,7 @@ class ChangeSets:
 
     def _carry_out(self, work: ChangeSetRun, workspace: Path, merges: "Merges | None") -> ChangesReport:
         acceptor = self._make_acceptor(workspace)
-        with acceptor.open() as recovery:
+        with acceptor.open(writes=work.action != "discard") as recovery:
             if work.action == "discard":
                 repeated = self._discard(work, workspace)
                 return ChangesReport(work.id, work.action, None, recovery, repeated)
@@ -338,6 +344,7 @@ def find_own_paths(settings: Settings, own: Sequence[Path], workspace: Path) -> 
     Raises ChangesError for a workspace in one of them.
     """
     from paddock.confinement.sandbox import state_paths
+    from paddock.confinement.sandbox.child.paths import list_links
     from paddock.gate.processes import own_directories, own_files
 
     top = str(workspace)
@@ -345,7 +352,9 @@ def find_own_paths(settings: Settings, own: Sequence[Path], workspace: Path) -> 
     if keeper := state_paths.keeper(directories, top):
         raise ChangesError(f"{top} is in {keeper}, where Paddock keeps its own files")
     files = state_paths.list_own_directories(Path(file.path) for file in own_files(settings))
-    found = (*directories, *files)
+    # Who replaces a link on the way replaces what it leads to.
+    links = [link for path in (*directories, *files) for link in list_links(path)]
+    found = dict.fromkeys((*directories, *files, *links))
     return [path.removeprefix(f"{top}/") for path in found if path.startswith(f"{top}/")]
 
 

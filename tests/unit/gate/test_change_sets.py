@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from tests.support.change_sets import make_change_set
 
+from paddock.engines.changes.lock import lock_workspace
 from paddock.gate.change_sets import ChangeSets, open_store
 from paddock.gate.work import kind_of
 from paddock.model.errors import ChangesError
@@ -145,6 +146,12 @@ def test_a_file_that_is_hidden_now_is_neither_replaced_nor_removed_nor_shown(lat
     ]
 
 
+def test_what_a_link_that_is_hidden_now_leads_to_is_not_shown(later: Later) -> None:
+    (later.workspace / "link.hush").symlink_to("Makefile")
+    shown = later.render(later.settings(workspace={"hide": ["*.hush"]})).split("diff a/")
+    assert shown[1] == "Makefile b/Makefile\nContents of Makefile are not shown: workspace.hide hides them\n"
+
+
 def test_a_path_that_is_protected_now_must_be_named(later: Later) -> None:
     settings = later.settings(sandbox={"protected": ["Makefile"]})
     report = later.accept(settings)
@@ -167,8 +174,46 @@ def test_a_directory_that_is_paddocks_own_now_is_not_written(later: Later, moved
     assert (later.workspace / "state/log").read_text() == "OLD\n"
 
 
+@pytest.mark.parametrize("link", ["cache", "first", "second"])
+def test_a_link_on_the_way_to_a_directory_of_paddock_is_not_written(tmp_path: Path, link: str) -> None:
+    workspace, changed = tmp_path / "workspace", tmp_path / "changed"
+    (workspace / "target").mkdir(parents=True)
+    (workspace / "first").symlink_to("second")
+    (workspace / "second").symlink_to("target")
+    shutil.copytree(workspace, changed, symlinks=True)
+    (changed / "x/paddock").mkdir(parents=True)
+    (changed / link).unlink(missing_ok=True)
+    (changed / link).symlink_to("x")
+    settings = Settings.model_validate(
+        {
+            "overlay": {"directory": tmp_path / "store"},
+            "audit": {"directory": workspace / "cache/paddock"},  # nothing is there yet
+            "vault": {"directory": workspace / "first/paddock"},
+        }
+    )
+    set_id = make_change_set(open_store(settings.overlay), workspace, changed)
+    sets, work = ChangeSets(settings, str), ChangeSetRun(action="accept", id=set_id, paths=())
+    report = asyncio.run(sets.carry_out(work, workspace)).describe()
+    assert (report["paths"], report["conflicts"]) == (
+        [],
+        [{"path": link, "why": "Paddock keeps its own files there"}],
+    )
+
+
 def test_a_workspace_that_is_paddocks_own_now_is_not_written(later: Later) -> None:
     settings = later.settings(vault={"directory": later.folder})
     with pytest.raises(ChangesError) as caught:
         later.accept(settings)
     assert str(caught.value) == (f"{later.workspace} is in {later.folder}, where Paddock keeps its own files")
+
+
+def test_a_program_that_holds_the_lock_of_the_workspace_does_not_keep_a_set_from_being_discarded(
+    later: Later,
+) -> None:
+    work = ChangeSetRun(action="discard", id=later.id, paths=())
+    with lock_workspace(later.workspace):
+        sets = ChangeSets(later.settings(), str)
+        assert asyncio.run(sets.carry_out(work, later.workspace)).describe() == {
+            "id": later.id,
+            "action": "discard",
+        }

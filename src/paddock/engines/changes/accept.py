@@ -105,15 +105,20 @@ class Acceptor:
         self._protected = protected
 
     @contextmanager
-    def open(self) -> Generator[Recovery | None]:
+    def open(self, *, writes: bool = True) -> Generator[Recovery | None]:
         """Hold the locks of the workspace, and finish or undo what a killed process left; yield what was done.
 
-        Raises ChangesError.
+        Without `writes`, the workspace stays as it is, and no program that holds its lock is waited for. Raises
+        ChangesError.
         """
         try:
             self._store.check()
-            with self._store.lock(self._workspace), lock_workspace(self._workspace):
-                yield self._recover()
+            with self._store.lock(self._workspace):
+                if not writes and not self._store.find_journal(self._workspace).exists():
+                    yield None
+                    return
+                with lock_workspace(self._workspace):
+                    yield self._recover()
         except OSError as error:
             raise ChangesError(
                 f"The workspace cannot be opened: {error.strerror} ({error.filename or self._workspace})"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddock.confinement.sandbox.child import permissions
-from paddock.confinement.sandbox.child.hiding import HidingRules, is_hidden
+from paddock.confinement.sandbox.child.hiding import HidingRules, find_hidden, is_hidden
 from paddock.confinement.sandbox.child.protection import (
     ProtectionRules,
     list_matches,
@@ -27,7 +27,14 @@ from paddock.confinement.sandbox.child.protection import (
 )
 from paddock.confinement.sandbox.child.scratch import unlock_directory
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
-from paddock.engines.changes.plan import decides_for_git, is_at_or_below, leads_out, list_above, sort_key
+from paddock.engines.changes.plan import (
+    decides_for_git,
+    is_among,
+    is_at_or_below,
+    leads_out,
+    list_above,
+    sort_key,
+)
 from paddock.engines.changes.tree import MAX_DEPTH, Folder
 from paddock.foundation.files import read_pieces
 from paddock.model.change_set import Change, ChangeKind, ChangeSet, FileFacts
@@ -83,6 +90,10 @@ class Overlaid(NamedTuple):
     """Digests of the files that earlier readings of a session's overlay found: what the program worked from, and what
     it made. If the workspace has one of them, the change is an acceptance or an undo, and no change by others."""
 
+    identity: tuple[int, int] | None = None
+    """Device and inode of the workspace when it was opened. Another directory has other files at the same paths, and
+    their times do not show it."""
+
     def locate(self, path: Path) -> Path:
         """Return where the program sees a real path of the workspace."""
         is_moved = self.method == "copy" and path.is_relative_to(self.workspace)
@@ -96,6 +107,8 @@ def capture_changes(
     with Folder.open(overlaid.workspace) as lower, Folder.open(overlaid.folder) as upper:
         capture = _Capture(overlaid, lower, upper, new, rules=rules, limits=limits)
         incomplete = capture.read()
+        if overlaid.identity not in {None, lower.identity}:
+            incomplete = "the directory was replaced by another one during the run"
         changes = capture.finish()
     if overlaid.known is not None:
         _remember(changes, overlaid.known)
@@ -167,6 +180,8 @@ class _Capture:
         self._new = new
         self._limits = limits
         self._hiding = rules.hiding
+        self._hidden: frozenset[str] | None = None
+        """Found when the workspace has something at a changed path."""
         self._own, self._installed = (
             _make_relative(paths, overlaid.workspace) for paths in (rules.own, rules.installed)
         )
@@ -245,7 +260,8 @@ class _Capture:
             now = self._upper.find(path)
         except OSError:  # its path is too long
             now = None
-        if now is None or path.count("/") >= MAX_DEPTH or not _is_encodable(path) or self._is_kept_out(path):
+        is_odd = now is None or path.count("/") >= MAX_DEPTH or not _is_encodable(path)
+        if now is None or is_odd or self._is_kept_out(path) or path in self._omitted:
             self._leave_out(path)
             return None
         if stat.S_ISCHR(now.st_mode) and now.st_rdev == 0:
@@ -395,10 +411,22 @@ class _Capture:
         """Return whether the program could not read what the workspace has at a path."""
         if not may_read(facts, self._overlaid.user):
             return True
+        if is_among(path, self._list_hidden()):
+            return True
         top = str(self._overlaid.workspace)
         # The name of a file in a folder decides on the folder, too.
         whole = f"{top}/{path}/." if stat.S_ISDIR(facts.st_mode) else f"{top}/{path}"
         return is_hidden(whole, top, self._hiding)
+
+    def _list_hidden(self) -> frozenset[str]:
+        """Return what is hidden now, with what links of such a name lead to, and other names. Raises _TooMuch."""
+        if self._hidden is None:
+            try:
+                found = find_hidden([str(self._overlaid.workspace)], self._hiding)
+            except OSError as error:
+                raise _TooMuch(str(error)) from error
+            self._hidden = _make_relative([each.path for each in found], self._overlaid.workspace)
+        return self._hidden
 
     def _is_opaque(self, path: str) -> bool:
         """Return whether an upper directory shows nothing of the lower one. Raises OSError if that is unknown."""

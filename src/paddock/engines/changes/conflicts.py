@@ -42,6 +42,7 @@ class ConflictCheck:
         self._root = root
         self._since = since
         self._kept = kept
+        self._above_kept = {above: why for path, why in kept.items() for above in list_above(path)}
         self._pending: dict[str, Change] = {}
         self._unchanged: list[str] = []
         self._conflicts: dict[str, str] = {}
@@ -50,7 +51,7 @@ class ConflictCheck:
     def compare(self, changes: Iterable[Change]) -> Comparison:
         """Compare changes, sorted by path. Reads every file that is to be replaced. Raises no OSError."""
         for change in changes:
-            if reason := self._find_kept(change.path):
+            if reason := self._find_kept(change):
                 self._conflicts[change.path] = reason
             elif not self._is_inside_conflict(change.path):
                 self._compare(change)
@@ -60,8 +61,17 @@ class ConflictCheck:
         conflicts = tuple(PathNote(path, why) for path, why in self._conflicts.items())
         return Comparison(tuple(self._pending.values()), tuple(self._unchanged), conflicts, self._present)
 
-    def _find_kept(self, path: str) -> str:
-        return next((self._kept[each] for each in (path, *list_above(path)) if each in self._kept), "")
+    def _find_kept(self, change: Change) -> str:
+        """Return why no change may be at a path; "" if one may.
+
+        What is kept need not exist yet. Above it, a link would lead to the program's files instead.
+        """
+        path = change.path
+        for each in (path, *list_above(path)):
+            if each in self._kept:
+                return self._kept[each]
+        is_directory = change.after is None or change.after.type == "directory"
+        return "" if is_directory else self._above_kept.get(path, "")
 
     def _is_inside_conflict(self, path: str) -> bool:
         return any(above in self._conflicts for above in list_above(path))

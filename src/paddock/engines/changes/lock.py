@@ -6,12 +6,12 @@ directory can hold it, also a confined program. Therefore waiting for it ends.
 
 import errno
 import fcntl
-import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from paddock.engines.changes.tree import Folder
 from paddock.model.errors import ChangesError
 
 _MAX_WAIT_S = 10.0
@@ -26,10 +26,9 @@ def lock_workspace(workspace: Path) -> Generator[None]:
 
     Raises ChangesError if another process holds it for too long, and OSError.
     """
-    directory = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with Folder.open(workspace) as directory:
         deadline = time.monotonic() + _MAX_WAIT_S
-        while not _try_to_lock(directory):
+        while not _try_to_lock(directory.handle):
             if time.monotonic() > deadline:
                 raise ChangesError(
                     f"Another process holds the lock of the workspace {workspace} (flock); wait for the programs that "
@@ -37,8 +36,6 @@ def lock_workspace(workspace: Path) -> Generator[None]:
                 )
             time.sleep(_PAUSE_S)
         yield
-    finally:
-        os.close(directory)
 
 
 def _try_to_lock(directory: int) -> bool:

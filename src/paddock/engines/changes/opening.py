@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.confinement.sandbox.child import overlay
 from paddock.confinement.sandbox.child.hiding import find_hidden
+from paddock.confinement.sandbox.child.paths import identify_path
 from paddock.confinement.sandbox.child.snapshot import TooLargeError
 from paddock.confinement.sandbox.directories import list_overlaid
 from paddock.confinement.sandbox.sandbox import KernelSandbox
@@ -170,6 +171,7 @@ def open_overlayfs(grants: ProcessGrants, scratch: Path) -> Overlays:
             opened_ns,
             user=user,
             known=set(),
+            identity=identify_path(str(path.resolve())),
         )
         for number, path in enumerate(list_overlaid(grants))
     ]
@@ -194,7 +196,8 @@ def open_copy(workspace: Path, scratch: Path, rules: CaptureRules, bounds: Overl
     with Folder.open(workspace) as source, Folder.open(target) as copied:
         copy = _Copy(source, copied, scratch.stat().st_uid, kept_out, bounds)
         copy.copy_folder("")
-    return Overlaid(workspace, target, "copy", opened_ns, frozenset(copy.omitted), copy.owner, known=set())
+        omitted, identity = frozenset(copy.omitted), source.identity
+    return Overlaid(workspace, target, "copy", opened_ns, omitted, copy.owner, known=set(), identity=identity)
 
 
 class _Copy:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from paddock.confinement.sandbox.child.paths import open_beneath
+from paddock.confinement.sandbox.child.paths import open_beneath, open_itself
 from paddock.confinement.sandbox.child.scratch import remove_directory
 from paddock.confinement.sandbox.child.system_calls import LIBC, check_result
 from paddock.foundation.files import read_pieces
@@ -45,8 +45,15 @@ class Folder:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a directory by a path that is no link. Raises OSError."""
-        return cls(os.open(path, _DIRECTORY))
+        """Open a directory by its real path. Raises OSError: ELOOP for a link on the way.
+
+        A program may write to a directory above, and put a link there that leads to another place.
+        """
+        handle = open_itself(str(path), flags=os.O_DIRECTORY)
+        try:
+            return cls(os.open(".", _DIRECTORY, dir_fd=handle))
+        finally:
+            os.close(handle)
 
     def open_inner(self, name: str) -> Self:
         """Open a directory in this one. Raises OSError."""
@@ -62,6 +69,12 @@ class Folder:
     def inode(self) -> int:
         """Return the number of the directory in its file system."""
         return os.fstat(self.handle).st_ino
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Return the device and the inode of the directory."""
+        facts = os.fstat(self.handle)
+        return facts.st_dev, facts.st_ino
 
     @contextmanager
     def open_parent(self, path: str) -> Generator[tuple[int, str]]:

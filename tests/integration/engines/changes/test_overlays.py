@@ -98,6 +98,18 @@ def test_hidden_files_and_paddocks_own_are_neither_read_nor_changed_nor_deleted(
     assert place.names() == [".env", "deep", "deep/.env", "deep/other", "state", "state/vault"]
 
 
+def test_what_was_not_copied_is_not_shown_by_its_replacement(place: Place) -> None:
+    (place.workspace / "conf").mkdir()
+    (place.workspace / "conf/secret").write_text("SECRET")
+    (place.workspace / ".env").symlink_to("conf/secret")
+    (place.workspace / "other").hardlink_to(place.workspace / "conf/secret")
+    ended = place.run("landlock", "ls conf; echo x > conf/secret; echo x > other; echo x > plain")
+    assert ended.result.stdout.text == ""
+    assert ended.change_list == [("added", "plain")]
+    assert sorted(ended.changes.left_out) == [".env", "conf/secret", "other"]
+    assert [*place.store.directory.glob("*/before/*")] == []
+
+
 @pytest.mark.parametrize("tier", TIERS)
 def test_protected_paths_and_links_that_lead_out_are_marked(tier: str, place: Place) -> None:
     script = (
@@ -240,6 +252,28 @@ def test_a_file_that_changed_during_the_run_is_noted(place: Place) -> None:
     ended = asyncio.run(run())
     assert isinstance(ended, OverlayEnd)
     assert [(each.path, each.changed_meanwhile) for each in ended.changes.changes] == [("file", True)]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_changes_to_a_workspace_that_was_replaced_during_the_run_cannot_be_accepted(
+    tier: str, place: Place
+) -> None:
+    other = place.workspace.parent / "other"
+    other.mkdir()
+    for folder, text in ((place.workspace, "seen"), (other, "never seen")):
+        (folder / "file").write_text(text)
+
+    def replace(_: bytes) -> None:
+        if other.exists():
+            place.workspace.rename(other.parent / "aside")
+            other.rename(place.workspace)
+
+    # Its output is read before its changes are.
+    ended = place.run(tier, "echo mine > file; echo written", streams=Streams(stdout=replace))
+    assert (ended.change_list, ended.changes.incomplete) == (
+        [("modified", "file")],
+        "the directory was replaced by another one during the run",
+    )
 
 
 def test_a_workspace_that_cannot_be_copied_is_refused(place: Place) -> None:

@@ -321,6 +321,21 @@ def test_a_workspace_that_is_another_directory_now_is_compared_anew(attack: Atta
         attack.accept()
 
 
+def test_a_link_in_place_of_a_directory_above_the_workspace_leads_nowhere(attack: Attack) -> None:
+    above = attack.folder / "above"
+    above.mkdir()
+    workspace = attack.workspace.rename(above / "workspace")
+    set_id = make_change_set(attack.store, workspace, attack.changed)
+    above.rename(attack.folder / "before")
+    attack.outside.rename(attack.folder / "workspace")
+    above.symlink_to(".")  # the path leads to the directory outside, which has the same files
+    for use in (lambda acceptor: acceptor.find_texts(set_id), lambda acceptor: acceptor.open().__enter__()):
+        with pytest.raises(ChangesError) as caught:
+            use(Acceptor(attack.store, workspace))
+        assert str(caught.value).endswith(f"Too many levels of symbolic links ({workspace})")
+    assert read_tree(attack.folder / "workspace") == attack.outside_tree
+
+
 _FULL = """
 import shutil, subprocess, sys
 from pathlib import Path

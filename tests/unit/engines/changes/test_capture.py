@@ -168,6 +168,17 @@ def test_a_hidden_file_is_no_deletion_and_its_directories_stay(layers: Layers) -
 
 
 @pytest.mark.usefixtures("as_root")
+def test_what_a_hidden_link_leads_to_is_hidden_and_so_are_its_other_names(layers: Layers) -> None:
+    layers.write(conf__secret="SECRET", plain="old")
+    (layers.lower / ".env").symlink_to("conf/secret")
+    (layers.lower / "other").hardlink_to(layers.lower / "conf/secret")
+    (layers.upper / "conf").mkdir()
+    for name in ("conf/secret", "other", "plain"):
+        (layers.upper / name).write_text("new")
+    found = layers.read()
+    assert (list_kinds(found), found.left_out) == ([("modified", "plain")], ("other", "conf/secret"))
+
+
 def test_a_closed_directory_of_a_session_has_the_same_mode_each_time(layers: Layers) -> None:
     (layers.upper / "closed").mkdir()
     (layers.upper / "closed/file").write_text("new")
