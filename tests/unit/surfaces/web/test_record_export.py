@@ -61,7 +61,7 @@ def test_json_lines_have_every_value_as_it_is() -> None:
         ("a;=1", "a;'=1"),
         ("a\n+1", "a\n'+1"),
         ("＝1", "'＝1"),  # noqa: RUF001
-        ("\x1b[31m\u202e", "\\x1b[31m\\u{202e}"),
+        ("\x1b[31m\u202e", "\\x1b[31m\\u202e"),
         ("\r=1", "\\x0d=1"),
     ],
 )
