@@ -64,6 +64,7 @@ def main() -> int:
             with BrowserPages(browser, scene.server) as pages:
                 opened = {shape: pages.open(**options) for shape, options in SHAPES.items()}
                 verify_record(opened["light"])
+                connect_server(opened["light"])
                 for name in sys.argv[1:] or paths:
                     for shape, page in opened.items():
                         page.goto(paths[name])
@@ -97,6 +98,13 @@ def verify_record(page: Page) -> None:
     page.goto("/record")
     page.get_by_role("button", name="Verify now").click()
     page.get_by_text("intact").first.wait_for()
+
+
+def connect_server(page: Page) -> None:
+    """Have the page start a server, so that it has a state to show."""
+    page.goto("/servers/files")
+    page.get_by_role("button", name="Connect").click()
+    page.get_by_role("button", name="Connect").wait_for(state="hidden")
 
 
 def list_replacements(place: WebPlace) -> list[tuple[str, str]]:

@@ -48,7 +48,7 @@ def read_recording(settings: "Settings", run: str, sha256: str) -> "RecordedRun"
 def _find_key(settings: "Settings") -> bytes:
     """Return the key, which is made at the first use. Raises VaultError and RecordingError."""
     from paddock.engines.secrets.vault import open_vault
-    from paddock.foundation.files import hold_lock
+    from paddock.foundation.files import hold_lock, make_private
     from paddock.record.payloads.store import KEY_BYTES
 
     vault = open_vault(settings.vault, _VAULT_PART)
@@ -57,6 +57,7 @@ def _find_key(settings: "Settings") -> bytes:
             text = vault.get(_SCOPE, _KEY_NAME)
             if text is None:
                 text = urlsafe_b64encode(urandom(KEY_BYTES)).decode()
+                make_private(settings.vault.directory)  # the vault itself would make it readable for others
                 vault.set(_SCOPE, _KEY_NAME, text)
     except OSError as error:
         raise RecordingError(f"recordings cannot be used: {error.filename}: {error.strerror}") from None

@@ -70,6 +70,7 @@ _MAX_FORM_BYTES = 256 * 1024
 _MAX_LOGIN_FORM_BYTES = 4096
 """Maximum size of the form of a login, in bytes. Everybody may send one."""
 _MAX_FIELDS = 10_000
+_NOT_LOGGED_IN = "You are not logged in"
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -189,7 +190,7 @@ class WebEntry:
             raise explain_rate(error) from None
         except NoViewer as error:
             self._logins.log_out(login.cookie)
-            raise Problem(FOREIGN_ORIGIN, f"{error}. Log in again.") from None
+            raise Problem(FOREIGN_ORIGIN, f"{error}. Log in again.", title=_NOT_LOGGED_IN) from None
 
     async def _show_page(self, request: Request, login: Login, viewer: Viewer, send: Send) -> None:
         """Answer with a page. End a page that is still being sent when the login ends, or its token is revoked."""
@@ -200,7 +201,7 @@ class WebEntry:
                 if scope["method"] != "POST" and (
                     viewer.has_ended or self._logins.find(login.cookie) is None
                 ):
-                    raise Problem(FOREIGN_ORIGIN, "This login has ended. Log in again.")
+                    raise Problem(FOREIGN_ORIGIN, "This login has ended. Log in again.", title=_NOT_LOGGED_IN)
             await showing
         finally:
             await cancel_all([showing])
@@ -223,7 +224,7 @@ class WebEntry:
             text = (
                 "The link was used already, or is older than a minute. Print another one: paddock ui --link"
             )
-            raise Problem(FOREIGN_ORIGIN, text)
+            raise Problem(FOREIGN_ORIGIN, text, title=_NOT_LOGGED_IN)
         if (before := scope[LOGIN_KEY]) is not None:
             self._logins.log_out(before.cookie)
         answer = RedirectResponse("/", 303)
@@ -246,7 +247,7 @@ class WebEntry:
             raise explain_rate(error) from None
         except (UnknownToken, NoViewer) as error:
             self._refusals.note("unauthorized")
-            raise Problem(FOREIGN_ORIGIN, f"{error}.") from None
+            raise Problem(FOREIGN_ORIGIN, f"{error}.", title=_NOT_LOGGED_IN) from None
         return self._logins.log_in(who)
 
 

@@ -1,10 +1,8 @@
 """`/runs/ID`: one run, from its program to its place in the record, and what was stored of it."""
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,13 +10,13 @@ from starlette.routing import Route
 
 from paddock.gate.past_runs.command import RerunCommand, write_command
 from paddock.gate.past_runs.describe import PastRun, describe_run, read_text, read_texts
-from paddock.gate.past_runs.stored import StoredFile, list_stored, read_stored, sniff_image
+from paddock.gate.past_runs.stored import StoredFile, list_stored, read_stored
 from paddock.gate.past_runs.terms import LimitUse, Remedy, Terms
 from paddock.model.errors import ArtifactError, RecordingError, VaultError
 from paddock.model.numbers import dumps
 from paddock.record.ledger.runs import find_run_records
-from paddock.surfaces.http_api.downloads import Downloads
 from paddock.surfaces.http_server.problems import NOT_FOUND, Problem
+from paddock.surfaces.web.inert import send_file_to_show, send_text_to_save
 from paddock.surfaces.web.pages.runs import find_recorded_actor
 from paddock.surfaces.web.render import render
 from paddock.surfaces.web.request import find_viewer
@@ -38,16 +36,6 @@ _SHOWN_LINES, _MAX_LINES = 300, 5000
 """Maximum number of lines of a program and of its console, and maximum number if the viewer asks for all."""
 _SHOWN_CHARS = 10_000
 """Maximum length of a stream of output on the page, in characters."""
-_MAX_IMAGE_BYTES = 16 * 1024 * 1024
-_INERT = {
-    "Content-Security-Policy": "default-src 'none'; sandbox",
-    "X-Content-Type-Options": "nosniff",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-"""Headers of content that a program made: a browser runs nothing in it, and guesses no type."""
-_downloads = Downloads()
-"""The memory for files that are being sent, of all viewers together."""
-_UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _T = TypeVar("_T")
 
 
@@ -122,23 +110,13 @@ async def send_output(request: Request) -> Response:
     """Send an output stream of a run as a file to save."""
     stream: Stream = "stderr" if request.path_params["stream"] == "stderr" else "stdout"
     file, data = await _read_file(request, stream)
-    return _send(data, "text/plain; charset=utf-8", f"{file.handle}-{stream}.txt", inline=False)
+    return send_text_to_save(data, f"{file.handle}-{stream}.txt")
 
 
 async def send_file(request: Request) -> Response:
     """Send a stored file of a run: a raster image to show, anything else to save."""
     file, data = await _read_file(request, "stdout")
-    name = file.path.rpartition("/")[2] or file.handle
-    kind = sniff_image(data) if len(data) <= _MAX_IMAGE_BYTES else None
-    return _send(data, kind or "application/octet-stream", name, inline=kind is not None)
-
-
-def _send(data: bytes, media_type: str, name: str, *, inline: bool) -> Response:
-    plain = _UNSAFE_IN_NAMES.sub("_", name)[-100:].lstrip(".") or "file"
-    exact = quote(name.encode("utf-8", "replace")[-200:], safe="")
-    kind = "inline" if inline else "attachment"
-    disposition = f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{exact}"
-    return _downloads.respond(data, media_type, {**_INERT, "Content-Disposition": disposition})
+    return send_file_to_show(data, file.path.rpartition("/")[2] or file.handle)
 
 
 async def _read_file(request: Request, stream: "Stream") -> tuple[StoredFile, bytes]:

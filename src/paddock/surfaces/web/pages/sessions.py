@@ -11,10 +11,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.gate.live_runs.reader import LiveRuns
+from paddock.gate.past_runs.stored import sniff_image
 from paddock.model.errors import PaddockError
 from paddock.model.live_runs import ContentNow, SessionNow
 from paddock.surfaces.http_server.problems import NOT_FOUND, Problem
-from paddock.surfaces.web.inert import find_image_type, send_inert
+from paddock.surfaces.web.inert import send_file_to_show
 from paddock.surfaces.web.pages.now import find_live_runs
 from paddock.surfaces.web.render import render
 from paddock.surfaces.web.request import find_form, go_to
@@ -76,14 +77,14 @@ async def show_file(request: Request) -> Response:
         shown_chars=_SHOWN_CHARS,
         table=table,
         size=len(data),
-        is_image=bool(find_image_type(data)),
+        is_image=sniff_image(data) is not None,
     )
 
 
 async def send_file(request: Request) -> Response:
     """Send a file of a session: an image to show, anything else to save."""
     _, path, content = await _read_content(request)
-    return send_inert(_read_data(content), path.rpartition("/")[2])
+    return send_file_to_show(_read_data(content), path.rpartition("/")[2])
 
 
 async def close_session(request: Request) -> Response:
