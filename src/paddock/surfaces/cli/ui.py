@@ -99,6 +99,8 @@ def command(
     try:
         endpoint = open_endpoint(address, "", (), path="")
     except ConfigurationError as problem:
+        if "in use" not in str(problem):
+            raise
         raise ConfigurationError(
             f"{problem}. If the page is served there already, `paddock ui --link` prints a link to it."
         ) from None

@@ -100,7 +100,10 @@ def test_a_question_shows_all_that_a_person_decides_on(place, owner) -> None:
 
 def test_a_question_about_changes_shows_the_difference(place, owner) -> None:
     set_id = "changes-" + "0" * 32
-    lines = '["1 of 1 path: 1 added", "diff a/x b/x", "+<b>new</b>", "-old \\u202e"]'
+    lines = (
+        '["1 of 1 path: 1 added", "diff a/x b/x", "--- a/x", "@@ -1 +1 @@", "+<b>new</b>", "-old \\u202e", '
+        '"diff a/y b/y", "--- a/y"]'
+    )
     question = make_question(
         what="accept changes into the workspace", details=f'{{"id": "{set_id}", "difference": {lines}}}'
     )
@@ -108,6 +111,7 @@ def test_a_question_about_changes_shows_the_difference(place, owner) -> None:
         page = owner.get("/approvals").text
     assert f'<a href="/changes/{set_id}">' in page
     assert '<span class="add"><bdi>+&lt;b&gt;new&lt;/b&gt;</bdi>\n</span>' in page
+    assert re.findall(r'<span class="same"><bdi>(--- .*)</bdi>', page) == ["--- a/x", "--- a/y"]
     assert '<span class="del"><bdi>-old \\u202e</bdi>\n</span>' in page
 
 
@@ -234,6 +238,8 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[People]:
 def test_another_user_with_the_right_says_yes(people: People) -> None:
     with people.asking("alice") as (id_, question):
         assert read_count(people.pages["boss"].get("/").text) == "1"
+        waiting = read_text(people.pages["alice"].get("/approvals").text)
+        assert re.search(r"History .* server odd/echo token:alice user rule 1 waits", waiting)
         assert send(people.pages["boss"], question["id"], "once").status_code == 303
         outcome = people.api["alice"].wait_for(id_, lambda state: state["state"] == "finished")["outcome"]
     assert (outcome["status"], outcome["value"]) == ("ok", "hello")
@@ -244,6 +250,7 @@ def test_another_user_with_the_right_says_yes(people: People) -> None:
     assert "token:alice" not in bob
     owner = read_text(people.pages["owner"].get("/approvals").text)
     assert "server odd/echo token:alice user rule 1 allowed once token:boss (page)" in owner
+    assert "once by token:boss (page)" in read_text(people.pages["owner"].get("/record?event=answered").text)
 
 
 def test_nobody_answers_their_own_question(people: People) -> None:

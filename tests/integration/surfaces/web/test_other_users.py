@@ -238,6 +238,10 @@ def test_pages_of_the_server_itself_are_for_its_owner(scene: Scene, path: str) -
     assert scene.ann.post("/record/verify", data={"csrf": csrf}).status_code == 403
 
 
+def test_the_navigation_of_a_user_has_no_page_that_is_for_the_owner(scene: Scene) -> None:
+    assert 'href="/doctor"' not in scene.ann.get("/").text
+
+
 def test_no_page_of_a_user_has_a_path_of_the_server(scene: Scene, found: Found) -> None:
     for path, text in found.texts.items():
         assert scene.home not in text, path

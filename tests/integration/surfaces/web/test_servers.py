@@ -97,7 +97,7 @@ def test_the_button_connects_and_the_tools_are_shown_as_typescript(place):
         "post running",
         "The server answered.",
         "List its tools again",
-        "Starts its command, as you.",
+        "Asks it for its tools.",
         "Connection",
         "Reached by",
         f"stdio {make_entry('turncoat')['command']}",

@@ -74,6 +74,11 @@ def test_a_taken_address_is_refused_with_the_remedy(place):
     )
 
 
+def test_an_address_that_is_not_valid_has_no_hint_about_a_served_page(place):
+    done = run(place, "--http", "65536")
+    assert (done.returncode, done.stderr) == (1, "--http 65536: a port is at most 65535\n")
+
+
 def test_an_address_that_others_reach_is_refused(place):
     done = run(place, "--http", "0.0.0.0:0")
     assert done.returncode == 2

@@ -321,6 +321,7 @@ def test_the_code_of_a_link_works_once(page):
     assert page.post("/login", code=code).status == 303
     answer = page.post("/login", code=code)
     assert (answer.status, "set-cookie" in answer.headers) == (403, False)
+    assert "<h1>This request was not accepted</h1>" in answer.text
     assert "The link was used already, or is older than a minute." in answer.text
     assert [each.fields["reason"] for each in page.audit.query(event="refused")] == ["unauthorized"]
 

@@ -50,7 +50,7 @@ _ANSWERS = {
     "denied": ("denied", "denied"),
     "expired": ("no answer in time", "timeout"),
     "unasked": ("no person to ask", "unavailable"),
-    "": ("not answered", "waiting"),
+    "": ("not answered", "unavailable"),
 }
 """Text and colour of answers in the history."""
 
@@ -97,7 +97,8 @@ class _HistoryRow(NamedTuple):
     ms: float | None
 
     @classmethod
-    def from_records(cls, found: RecordedQuestion) -> "_HistoryRow":
+    def from_records(cls, found: RecordedQuestion, waiting: frozenset[str]) -> "_HistoryRow":
+        """Return the row of a question. `waiting` are the IDs of those that still wait."""
         asked = {name: str(value) for name, value in found.asked.fields.items()}
         end = found.answered.fields if found.answered is not None else {}
         name = asked.get("name") or f"{asked.get('action', '')} {asked.get('changes', '')}"
@@ -105,13 +106,15 @@ class _HistoryRow(NamedTuple):
             name if asked.get("kind") in {"act", "connection", "question"} else f"{asked.get('kind')} {name}"
         )
         given, ms = str(end.get("answer", "")), end.get("ms")
+        is_waiting = found.answered is None and asked.get("question", "") in waiting
+        answer = ("waits", "waiting") if is_waiting else _ANSWERS.get(given, (given, "unavailable"))
         return cls(
             found.asked.ts,
             found.asked.id,
             what,
             asked.get("actor", ""),
             asked.get("rule", ""),
-            *_ANSWERS.get(given, (given, "unavailable")),
+            *answer,
             str(end.get("answered_by", "")),
             ms if isinstance(ms, int | float) else None,
         )
@@ -229,14 +232,16 @@ async def _show(request: Request, notice: Notice | None, status: int = 200) -> R
         history, unread = await asyncio.to_thread(read), ""
     except LedgerError as error:
         history, unread = [], f"{error}." if viewer.is_owner else "The record cannot be read just now."
+    listed = await _list_waiting(viewer)
+    waiting = frozenset(each.question.id for each in listed.questions)
     return render(
         request,
         "approvals.html",
         status=status,
         notice=notice,
-        listed=await _list_waiting(viewer),
+        listed=listed,
         is_fresh=False,
-        history=[_HistoryRow.from_records(each) for each in history[:PAGE_QUESTIONS]],
+        history=[_HistoryRow.from_records(each, waiting) for each in history[:PAGE_QUESTIONS]],
         unread=unread,
         page=page,
         has_more=len(history) > PAGE_QUESTIONS,

@@ -200,6 +200,8 @@ def _make_filter(viewer: "Viewer", **wanted: str | datetime) -> RecordFilter:
 def _summarize(record: AuditRecord) -> str:
     """Return what a record is about, in a few words."""
     facts = record.fields
+    if record.event == "answered":
+        return " by ".join(str(facts[name]) for name in ("answer", "answered_by") if facts.get(name))
     told = [str(facts[name]) for name in ("kind", "name", "host") if facts.get(name)]
     if not told:
         told = [f"{name} {value}" for name, value in islice(facts.items(), 4) if isinstance(value, str | int)]
