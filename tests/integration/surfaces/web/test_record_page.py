@@ -180,7 +180,7 @@ def test_hostile_names_are_inert(owner):
         page = get(owner, path)
         assert "<script>alert" not in page
         assert not {"\u202e", "\x1b"} & set(page)
-        assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u{202e}\\x1b[31m" in page
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e\\x1b[31m" in page
 
 
 def test_json_lines_are_what_audit_tail_prints(place, owner):
@@ -200,7 +200,7 @@ def test_csv_has_no_cell_that_a_spreadsheet_executes(owner):
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     [row] = csv.DictReader(io.StringIO(answer.text))
     [record] = read_exported(owner, "status=failed")
-    shown = "'" + HOSTILE.replace("\u202e", "\\u{202e}").replace("\x1b", "\\x1b")
+    shown = "'" + HOSTILE.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b")
     assert row == {
         "seq": "152",
         "time": "2026-03-02T12:00:00.000Z",

@@ -70,6 +70,7 @@ CHOICES = {
     "guest.check_javascript": ["types", "warn", "off"],
     "guest.check_typescript": ["types", "warn", "off"],
     "approvals.directory": [Path("/a"), Path("/b")],
+    "approvals.notify": [(), ("desktop",)],
     "audit.required": ["effects", "all"],
     "audit.sync": ["batch", "always"],
     "audit.directory": [Path("/a"), Path("/b")],
