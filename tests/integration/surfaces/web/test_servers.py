@@ -305,7 +305,7 @@ def test_names_of_servers_are_addresses_and_no_markup(place):
         "a b?c#d": 200,
         "&lt;i&gt;&amp;&#34;&#39;": 200,
         "\\u202eabc": 200,
-        "\\u{d800}": 404,
+        "\\ud800": 404,
         "-x": 200,
         "..": 200,
     }
