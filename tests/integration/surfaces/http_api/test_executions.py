@@ -34,7 +34,12 @@ def test_the_answer_is_the_outcome_that_the_command_prints_as_json(
     (shared_place.workspace / "one.js").write_text("return 1")
     printed = shared_place.paddock("run", "./one.js", "--json")
     answered = api.run(language="javascript", code="return 1")
-    absent = {"recording", "changes", "labels"}  # left out where there is nothing to tell
+    absent = {
+        "recording",
+        "directory_changes",
+        "changes",
+        "labels",
+    }  # left out where there is nothing to tell
     assert printed.keys() == answered.keys() == Outcome.model_fields.keys() - absent
     assert Outcome.model_validate(answered).value == printed["value"] == 1
 
