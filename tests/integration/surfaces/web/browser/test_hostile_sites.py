@@ -154,19 +154,3 @@ def test_a_link_of_another_site_leads_to_the_login_and_the_code_goes_nowhere_els
         }
     assert {each for each in referers if code in each} == set()
     assert [each for each in site.requests if code in each.line or code in str(each.headers)] == []
-
-
-def test_a_frame_without_an_origin_cannot_log_in(browser: Browser, web: WebServer) -> None:
-    link = web.make_link()
-    form = (
-        f"<form method=post action='{web.url}/login'><input name=code value='{link.partition('code=')[2]}'></form>"
-        "<script>document.forms[0].submit()</script>"
-    )
-    html = f'<iframe sandbox="allow-scripts allow-forms" srcdoc="{form}"></iframe>'
-    with BrowserPages(browser, web) as pages, open_site(html, "127.0.0.1") as site:
-        page = pages.open_context().new_page()
-        with page.expect_request(f"{web.url}/login"):
-            page.goto(site.url)
-        page.wait_for_load_state("networkidle")
-        assert page.context.cookies() == []
-    web.log_in(link)  # its code was not used
