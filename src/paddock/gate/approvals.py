@@ -14,7 +14,7 @@ Those of a server's users, and of clients that cannot ask, keep the question whe
 answers it (`gate/questions.py`): in files of this machine, or in rows of all (`cluster/questions`).
 
 A question that is not answered at once is reported to webhooks and notification channels (`engines/sdk/events.py`),
-whoever is asked.
+regardless of its asker.
 
 Without an asker the answer is no. A timeout, a failing asker and a question beyond a limit also mean no. An answer
 holds for one question, which contains the hash of everything that would be done.

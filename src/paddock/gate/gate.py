@@ -215,8 +215,7 @@ class Gate:
             return self._make_outcome(request, await self._carry_out(request, watchers))
         if self._ended:
             raise PaddockError("this Paddock is closed; open another one")
-        run = LiveRun(request, asyncio.current_task())
-        self._runs.setdefault(request.id, run)  # another request with its id is not claimed
+        run = self._runs[request.id] = LiveRun(request, asyncio.current_task())
         self.approvals.begin_run(request, asker)
         if self._flow is not None:
             self._flow.begin_run(request, client)
@@ -227,8 +226,7 @@ class Gate:
             self.approvals.end_run(request)
             if self._flow is not None:
                 self._flow.end_run(request)
-            if self._runs.get(request.id) is run:
-                del self._runs[request.id]
+            del self._runs[request.id]
             run.ended.set_result(None)
 
     async def _execute_run(self, request: ExecutionRequest, watchers: Watchers) -> Outcome:

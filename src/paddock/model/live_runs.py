@@ -24,6 +24,12 @@ Size = Annotated[WholeNumber, Field(ge=0)]
 Ask = Literal["list", "tail", "stop", "close", "files", "file"]
 State = Literal["queued", "asking", "running"]
 """Whether a run waits for a slot, waits for a person, or runs."""
+STATE_NAMES: dict[State, str] = {
+    "queued": "waits for a slot",
+    "asking": "waits for a person",
+    "running": "running",
+}
+"""What people call these states."""
 
 
 class _Told(Value):

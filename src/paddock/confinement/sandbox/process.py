@@ -23,9 +23,9 @@ from paddock.model.program import CapturedStream
 _MESSAGE_BYTES = 64 * 1024
 _START_S = 20.0
 """Maximum time until a job has started on a busy machine, in seconds. Its first turn may take so much longer."""
-_TURN_ENDS_WITHIN_S = 20.0
 _MEASURED_S = 0.5
 """Maximum wait for the answer of a supervisor that measures its job, in seconds."""
+_TURN_ENDS_WITHIN_S = 20.0
 """Maximum time until a turn has ended on a busy machine before the supervisor counts as lost, in seconds."""
 GRACE_S = 1.0
 """Maximum delay of a supervisor's report after the wall limit before the supervisor counts as lost, in seconds.
@@ -271,7 +271,7 @@ class RunningProcess:
                     self._turn_usage.set_result(_make_usage(report))
             case "measured":
                 if self._use is not None and not self._use.done():
-                    with contextlib.suppress(ValueError, TypeError):  # a malformed report is no answer
+                    with contextlib.suppress(ValueError, TypeError, OverflowError):  # malformed: no answer
                         self._use.set_result(
                             ProcessUse(int(report.resident_bytes), float(report.cpu_user_ms))
                         )

@@ -60,7 +60,7 @@ async def answer(line: bytes, entries: Sequence[Entry]) -> bytes:
         found = Refused(error="this version of Paddock does not know the question")
     except (PaddockError, OSError) as error:
         text = error.strerror if isinstance(error, OSError) else str(error)
-        found = Refused(error=_cut(text or "the file cannot be read", 1000))
+        found = Refused(error=_shorten(text or "the file cannot be read", 1000))
     except Exception as error:  # noqa: BLE001 - the process that asks needs an answer
         _log.exception("a question about what runs now was not answered")
         found = Refused(error=f"Paddock failed ({type(error).__name__})")
@@ -76,7 +76,7 @@ async def _answer(question: LiveQuestion, entries: Sequence[Entry]) -> "Value":
         case "list":
             chars = question.output_chars
             paddocks = [await _describe_paddock(entry, chars) for entry in entries[:MAX_RUNS]]
-            program = _cut(os.path.basename(sys.argv[0]) or "python")
+            program = _shorten(os.path.basename(sys.argv[0]) or "python")
             return ProcessNow(pid=os.getpid(), program=program, since=STARTED, paddocks=tuple(paddocks))
         case "tail":
             entry, run = _find_run(question.id, entries)
@@ -147,8 +147,8 @@ async def _describe_paddock(entry: Entry, output_chars: int) -> PaddockNow:
         () if table is None else tuple(_describe_session(table, each) for each in _list_sessions(entry))
     )
     return PaddockNow(
-        user=_cut(entry.user),
-        workspace=_cut(str(entry.workspace), 1000),
+        user=_shorten(entry.user),
+        workspace=_shorten(str(entry.workspace), 1000),
         workers=engines.guests.workers,
         waiting=engines.guests.waiting + opened.programs.waiting,
         servers=opened.servers.running_count,
@@ -166,11 +166,11 @@ async def _describe_run(entry: Entry, run: "LiveRun", output_chars: int) -> RunN
     session = getattr(request.work, "session", None)
     return RunNow(
         id=request.id,
-        actor=_cut(request.actor),
-        surface=_cut(request.surface),
+        actor=_shorten(request.actor),
+        surface=_shorten(request.surface),
         kind=request.work.kind,
-        name=_cut(hide(name)),
-        language=_cut(language),
+        name=_shorten(hide(name)),
+        language=_shorten(language),
         state="asking" if asks else "queued" if run.queued else "running",
         since=run.since,
         calls=run.calls,
@@ -205,7 +205,7 @@ def _describe_session(table: ProgramSessions, session: "OpenSession") -> Session
     info = table.describe(session)
     return SessionNow(
         name=name_session(info.id),
-        actor=_cut(session.actor),
+        actor=_shorten(session.actor),
         language=info.language,
         executions=info.executions,
         running=info.running,
@@ -251,5 +251,5 @@ async def _show_content(entry: Entry, data: bytes) -> ContentNow:
     return ContentNow(text=hidden[:MAX_FILE_BYTES])
 
 
-def _cut(text: str, max_chars: int = _MAX_NAME_CHARS) -> str:
+def _shorten(text: str, max_chars: int = _MAX_NAME_CHARS) -> str:
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

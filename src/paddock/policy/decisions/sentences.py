@@ -1,4 +1,4 @@
-"""The policy in force, in sentences for people: what an agent may do, and which setting or rule says so."""
+"""Describe the policy in force to people: what an agent may do, and which setting or rule decides it."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ class Sentence(NamedTuple):
 
     text: str
     source: str
-    """The key of the setting, or the name of the rule, that says so: a key of `Merged.sources`."""
+    """The key of the setting or the name of the rule behind it: a key of `Merged.sources`."""
 
 
 class Topic(NamedTuple):
@@ -111,7 +111,7 @@ def _describe_programs(settings: Settings) -> Iterator[Sentence]:
 
 def _describe_guests(settings: Settings) -> Iterator[Sentence]:
     granted = settings.sdk.execute
-    yield Sentence("Agents may run JavaScript. It has no files and no network of its own.", "")
+    yield Sentence("Agents may run JavaScript. It has no access to files or to the network.", "")
     methods = "every method" if "*" in granted else _list(granted, "no method")
     yield Sentence(f"It may call these methods of the SDK: {methods}.", "sdk.execute")
     for command in settings.sdk.commands:

@@ -217,7 +217,7 @@ def list_run_values(directory: Path, actor: str | None = None) -> dict[str, list
 
 
 def find_run_records(directory: Path, id_: str, *, limit: int) -> RunRecords:
-    """Return the intact records of the run that an id belongs to: up to `limit`, the oldest ones. None for no run.
+    """Return the intact records of the run that an id belongs to: up to `limit`, the oldest ones.
 
     The id may be that of a request or of a record, at any depth. Raises LedgerError.
     """

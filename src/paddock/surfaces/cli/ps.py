@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from paddock.model.limits import MIB
+from paddock.model.live_runs import STATE_NAMES
 from paddock.surfaces.cli import options
 from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.table import print_json, print_table, warn
@@ -42,13 +43,9 @@ def _make_row(run: "RunNow", now: float) -> tuple[str, ...]:
         f"{run.language} {run.name}".strip(),
         run.actor,
         run.surface,
-        STATES[run.state],
+        STATE_NAMES[run.state],
         f"{max(0.0, now - run.since):.0f} s",
         str(run.calls),
         "" if run.memory_bytes is None else f"{run.memory_bytes // MIB} MiB",
         "" if run.cpu_ms is None else f"{run.cpu_ms / 1000:.1f} s",
     )
-
-
-STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "running"}
-"""What people call the states of a run."""

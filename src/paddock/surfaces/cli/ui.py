@@ -1,6 +1,7 @@
 """`paddock ui`: a page in the browser that shows what runs, what waits for a person, and what happened."""
 
 import asyncio
+import errno
 import socket
 import webbrowser
 from contextlib import asynccontextmanager
@@ -99,7 +100,8 @@ def command(
     try:
         endpoint = open_endpoint(address, "", (), path="")
     except ConfigurationError as problem:
-        if "in use" not in str(problem):
+        cause = problem.__cause__
+        if not (isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE):
             raise
         raise ConfigurationError(
             f"{problem}. If the page is served there already, `paddock ui --link` prints a link to it."

@@ -143,5 +143,5 @@ def _open_listener(address: str) -> socket.socket:
     except UnicodeError:
         raise ConfigurationError(f"--http {address}: this is not the name of a host") from None
     except OSError as problem:
-        raise ConfigurationError(f"--http {address}: cannot listen there: {problem.strerror}") from None
+        raise ConfigurationError(f"--http {address}: cannot listen there: {problem.strerror}") from problem
     return listener

@@ -165,7 +165,7 @@ class WebEntry:
                 self._active += Counter()  # forgets who has none
 
     async def _answer_login(self, request: Request, login: Login, send: Send) -> None:
-        """Answer a request of somebody who is logged in."""
+        """Answer a request of a person who is logged in."""
         scope = request.scope
         if scope["method"] == "POST":
             await _read_form(request, _MAX_FORM_BYTES)

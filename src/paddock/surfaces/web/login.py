@@ -1,6 +1,6 @@
 """Who is logged in to the page: files named by the hash of a cookie, beside those of the codes of printed links.
 
-    paddock ui prints /login?code=CODE     CODE_S, one use: its file is removed by whoever uses it first
+    paddock ui prints /login?code=CODE     CODE_S, one use: the first POST removes its file
     POST /login                            a cookie for LOGIN_S; also the next server at the same port knows it
     paddock ui --revoke                    removes all files, and with them every login
 
@@ -150,7 +150,7 @@ class Logins:
         if not 0 < len(secret) <= _MAX_SECRET_CHARS:
             return None
         with suppress(OSError):
-            check_directory(self._directory)  # whoever can rename files in it could log in
+            check_directory(self._directory)  # a user who can rename files in it could log in
             found = self._read(self._locate(secret, suffix), self._clock())
             return None if found is None else found.who
         return None

@@ -18,7 +18,7 @@ FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 """Media type of each format."""
 _CHUNK_CHARS = 64 * 1024
 _FACTS = ("actor", "surface", "kind", "name", "status", "rule", "ms")
-"""Facts with a column of their own."""
+"""Facts with a separate column."""
 COLUMNS = ("seq", "time", "event", "id", "request", "parent", *_FACTS, "facts", "prev", "hash")
 """Columns of a CSV file. `facts` has all facts as JSON."""
 _FORMULA = re.compile(r"(^|[,;|\t\r\n])(?=\s*[=+\-@＝＋－＠])")  # noqa: RUF001 - spreadsheets read wide ones, too

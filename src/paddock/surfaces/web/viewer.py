@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paddock.surfaces.tenants import Tenant, Tenants
 
 _MAX_TOKENS = 10_000
-"""Maximum number of tokens that are kept for logins. Whoever logged in first logs in again."""
+"""Maximum number of tokens that are kept for logins. Beyond it, the person who logged in first logs in again."""
 SURFACE = "web"
 """Surface of the requests that a person makes on the page, in the record."""
 
@@ -58,6 +58,14 @@ class Viewer(NamedTuple):
     def is_owner(self) -> bool:
         """Whether they see the runs of all actors, and the server itself."""
         return not self.actor
+
+    def find_recorded_actor(self) -> str | None:
+        """Return the actor whose records they may see, as the ledger names it; None for all."""
+        from paddock.gate.work.kind import shorten_name
+
+        if self.is_owner:
+            return None
+        return str(self.opened.outgoing.facts({"actor": shorten_name(self.actor)})["actor"])
 
     def attach(self, asker: "Asker | None" = None) -> AttachedPaddock:
         """Return what sends their requests through the gate. `asker` answers for them where a rule asks.

@@ -2,9 +2,8 @@
 
 A jail begins as a copy of its root, which all jails of that root share. This module adds what each jail has for itself:
 /proc, empty directories over /tmp, /dev/shm and the folder of scratch, overlays over directories, and masks over hidden
-files. The first process
-is confined as the program is. The program can neither signal it nor read its memory. When it ends, the kernel ends all
-other processes of the jail.
+files. The first process is confined as the program is. The program can neither signal it nor read its memory. When it
+ends, the kernel ends all other processes of the jail.
 """
 
 import contextlib

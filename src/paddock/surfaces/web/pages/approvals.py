@@ -223,7 +223,7 @@ async def _show(request: Request, notice: Notice | None, status: int = 200) -> R
         list(viewer.opened.gate.audit.query(limit=0))  # writes what is in memory
         return find_questions(
             viewer.settings.audit.directory,
-            actor=viewer.actor or None,
+            actor=viewer.find_recorded_actor(),
             skip=(page - 1) * PAGE_QUESTIONS,
             limit=PAGE_QUESTIONS + 1,
         )

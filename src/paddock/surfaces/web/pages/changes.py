@@ -75,7 +75,7 @@ class _Row(NamedTuple):
     marks: tuple[str, ...]
     can_tick: bool
     diff: "FileDiff | None"
-    """None if it is shown on a page of its own."""
+    """None if it has a separate page."""
     is_open: bool
 
 
@@ -140,7 +140,7 @@ async def settle(request: Request) -> Response:
         action=action, id=set_id, paths=paths, merge=action == "accept" and form.get("merge") == "1"
     )
     pressed = _PressedButton(f"{viewer.name} (page)", form.get("seen", ""))
-    # For a user of the server, another person is asked: nobody answers their own question.
+    # For a user of the server, another person is asked: no person answers their own question.
     running = viewer.attach(pressed.ask if viewer.is_owner else None).settle_changes(work)
     outcome = await _until_disconnect(request, running)
     if pressed.question is not None:
@@ -314,7 +314,7 @@ def _list_marks(each: ReviewedChange) -> tuple[str, ...]:
 
 
 def _list_full_directories(reviewed: Sequence[ReviewedChange]) -> set[str]:
-    """Return the directories without a box of their own: naming one would name all below it.
+    """Return the directories without a check box: naming one would name all below it.
 
     What is guarded has a box in any case, because it must be named itself.
     """
@@ -357,7 +357,7 @@ def _describe(stored: "StoredChanges", viewer: "Viewer") -> _SetRow:
 
 
 async def _until_disconnect(request: Request, running: "Coroutine[Any, Any, Outcome]") -> Outcome:
-    """Return the outcome of a request. It ends if the browser leaves before: nobody would see what came of it."""
+    """Return the outcome of a request. It ends if the browser disconnects first."""
     task = asyncio.ensure_future(running)
     leaving = asyncio.ensure_future(_await_disconnect(request))
     try:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from paddock.gate.live_runs.reader import LiveRuns, LiveState
 from paddock.model.errors import PaddockError
-from paddock.model.live_runs import OutputNow, RunNow
+from paddock.model.live_runs import STATE_NAMES, OutputNow, RunNow
 from paddock.surfaces.http_server.problems import NOT_FOUND, Problem
 from paddock.surfaces.web.events import send_events
 from paddock.surfaces.web.render import render, render_part
@@ -20,7 +20,6 @@ _MAX_RUNS = 50
 """Maximum number of runs on the page, the oldest ones."""
 _OUTPUT_CHARS = 2000
 """Length of the output of each run on the page, in characters."""
-_STATES = {"queued": "waits for a slot", "asking": "waits for a person", "running": "running"}
 
 
 def find_live_runs(request: Request) -> LiveRuns:
@@ -53,7 +52,7 @@ def _describe(state: LiveState) -> dict[str, Any]:
         "runs": runs[:_MAX_RUNS],
         "hidden": max(0, len(runs) - _MAX_RUNS),
         "now": time.time(),
-        "states": _STATES,
+        "states": STATE_NAMES,
         "numbers": {
             "runs": len(runs),
             "programs that wait for a slot": sum(paddock.waiting for paddock in paddocks),
@@ -68,7 +67,7 @@ def _describe(state: LiveState) -> dict[str, Any]:
 async def show_output(request: Request) -> Response:
     """Show the output of a run so far."""
     run, output = await _find_output(request)
-    return render(request, "now_output.html", run=run, output=output, states=_STATES, now=time.time())
+    return render(request, "now_output.html", run=run, output=output, states=STATE_NAMES, now=time.time())
 
 
 async def stream_output(request: Request) -> Response:
@@ -80,7 +79,7 @@ async def stream_output(request: Request) -> Response:
         except Problem:
             run, output = None, None
         return render_part(
-            request, "now_output_live.html", run=run, output=output, states=_STATES, now=time.time()
+            request, "now_output_live.html", run=run, output=output, states=STATE_NAMES, now=time.time()
         )
 
     return send_events("output", make_part)

@@ -193,8 +193,8 @@ def _read_filters(request: Request) -> _Wanted:
 
 def _make_filter(viewer: "Viewer", **wanted: str | datetime) -> RecordFilter:
     """Return a filter for the records that a person may see."""
-    own = {} if viewer.is_owner else {"actor": viewer.actor}
-    return RecordFilter.model_validate({**wanted, **own})
+    actor = viewer.find_recorded_actor()
+    return RecordFilter.model_validate(wanted if actor is None else {**wanted, "actor": actor})
 
 
 def _summarize(record: AuditRecord) -> str:

@@ -17,7 +17,6 @@ from paddock.model.numbers import dumps
 from paddock.record.ledger.runs import find_run_records
 from paddock.surfaces.http_server.problems import NOT_FOUND, Problem
 from paddock.surfaces.web.inert import send_file_to_show, send_text_to_save
-from paddock.surfaces.web.pages.runs import find_recorded_actor
 from paddock.surfaces.web.render import render
 from paddock.surfaces.web.request import find_viewer
 from paddock.surfaces.web.viewer import Viewer
@@ -140,7 +139,7 @@ def _find_run(viewer: Viewer, id_: str) -> PastRun:
     """Return the run that an id belongs to. Raises Problem if there is none that the viewer may see."""
     found = find_run_records(viewer.settings.audit.directory, id_, limit=MAX_RECORDS)
     past = describe_run(found.run, found.records, is_cut=found.is_cut) if found.run else None
-    own = find_recorded_actor(viewer)
+    own = viewer.find_recorded_actor()
     if past is None or (own is not None and past.run.actor != own):
         raise Problem(NOT_FOUND, f"The record has no run {id_[:64]!r}.")
     return past

@@ -70,18 +70,9 @@ def make_filter(given: Mapping[str, str], viewer: Viewer) -> tuple[RunFilter, st
             except (ValueError, OverflowError) as error:
                 problem = f"{error}."
     plain = {name: text for name, text in given.items() if name not in _MOMENTS}
-    if (own := find_recorded_actor(viewer)) is not None:
+    if (own := viewer.find_recorded_actor()) is not None:
         plain["actor"] = own
     return RunFilter.model_validate({**plain, **moments}), problem
-
-
-def find_recorded_actor(viewer: Viewer) -> str | None:
-    """Return the actor, as the ledger names it, whose runs a viewer may see; None for all."""
-    from paddock.gate.work.kind import shorten_name
-
-    if viewer.is_owner:
-        return None
-    return str(viewer.opened.outgoing.facts({"actor": shorten_name(viewer.actor)})["actor"])
 
 
 def _ask(viewer: Viewer, wanted: RunFilter, cursor: str) -> tuple[RunPage, RunSummary, dict[str, list[str]]]:
@@ -89,7 +80,7 @@ def _ask(viewer: Viewer, wanted: RunFilter, cursor: str) -> tuple[RunPage, RunSu
     return (
         list_runs(directory, wanted, count=PAGE_RUNS, cursor=cursor),
         summarize_runs(directory, wanted),
-        list_run_values(directory, find_recorded_actor(viewer)),
+        list_run_values(directory, viewer.find_recorded_actor()),
     )
 
 

@@ -21,7 +21,7 @@ from paddock.gate.visible_tools import VisibleTools
 from paddock.model.request import ExecutionRequest, GuestRun
 from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, Problem
 from paddock.surfaces.web.render import render, show_visible
-from paddock.surfaces.web.request import find_form, find_viewer, go_to, require_owner
+from paddock.surfaces.web.request import find_form, find_viewer, go_to, read_number, require_owner
 from paddock.surfaces.web.viewer import SURFACE, Viewer
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MAX_CHANGES = 30
 """Maximum number of servers, of faults of their files, and of changes of tools on one page."""
 _MAX_LINK_CHARS = 500
 _MAX_CHANGE_CHARS = 60_000
-"""Maximum length of all changes on a page, in characters of HTML. A longer one has a page of its own."""
+"""Maximum length of all changes on a page, in characters of HTML. A longer one has a separate page."""
 _MAX_DECLARATION_CHARS = 40_000
 """The same for declarations of tools."""
 _MAX_SINGLE_CHARS = 100_000
@@ -104,7 +104,7 @@ async def show_servers(request: Request) -> Response:
     """Show the configured servers. Starts none."""
     viewer = find_viewer(request)
     servers = viewer.opened.servers
-    first = _read_number(request, "from")
+    first = read_number(request.query_params.get("from", "")) or 0
     if not viewer.is_owner:
         names = [(name, _link_if_short(name)) for name in _list_visible(viewer)]
         shown, following = names[first : first + _MAX_SERVERS], _find_following(first, len(names))
@@ -142,7 +142,7 @@ async def show_server(request: Request) -> Response:
     known = await server_facts.find_known_tools(servers, name)
     tools = _list_callable(viewer, known.tools)
     chosen = [each for each in tools if only in {"", _make_key(each.tool.name)}]
-    first = _read_number(request, "from")
+    first = read_number(request.query_params.get("from", "")) or 0
     chosen = chosen[first : first + _TOOLS_PER_PAGE]
     shown = await _describe_tools(viewer, chosen, room=_MAX_SINGLE_CHARS if only else _MAX_DECLARATION_CHARS)
     values: dict[str, Any] = {
@@ -316,11 +316,6 @@ def _link_if_short(name: str) -> str:
 def _make_key(tool: str) -> str:
     """Return the name of a tool in addresses and forms: a server may use any character, and many of them."""
     return hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _read_number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "0")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0
 
 
 ROUTES = (
