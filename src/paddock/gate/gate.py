@@ -220,6 +220,8 @@ class Gate:
         if self._flow is not None:
             self._flow.begin_run(request, client)
         try:
+            if watchers.stop is not None and watchers.stop.is_set():
+                run.stop.set()  # at once: nothing of it may start
             with call_when_set(watchers.stop, run.stop.set):
                 return await self._execute_run(request, watchers._replace(live=run, stop=run.stop))
         finally:

@@ -33,7 +33,7 @@ from paddock.policy.settings.rules import PolicySettings, Rule
 from paddock.policy.settings.schema import GuestSettings, RuntimeSettings
 
 FOREVER = "console.log('began'); await servers.odd.echo({text: 'a'}); for (;;) await sleep(1000)"
-PROGRAM = "import time\nprint('began', flush=True)\ntime.sleep(1000)"
+PROGRAM = "import time\nwhile time.process_time() < 0.1: pass\nprint('began', flush=True)\ntime.sleep(1000)"
 LONG_MS = 600_000
 SECRET = "ghp_" + "a1B2" * 9
 """Looks like a token of GitHub."""
@@ -86,14 +86,18 @@ def test_runs_are_shown_and_stopped_in_order(workspace: Path, settings: Settings
                 return paddock.exec("python", PROGRAM, timeout_ms=LONG_MS, on_output=on_output)
 
             async with running(run_script, run_program) as outcomes:
-                found = await look_until(lambda state: [run.calls for run in state.runs] == [1, 0])
+                found = await look_until(
+                    lambda state: (
+                        [run.calls for run in state.runs] == [1, 0]
+                        and all((run.cpu_ms or 0) > 0 for run in state.runs)
+                    )
+                )
                 assert [(run.kind, run.name, run.language, run.actor, run.surface) for run in found.runs] == [
                     ("guest", "program", "javascript", "local", "library"),
                     ("runtime", "program", "python", "local", "library"),
                 ]
                 assert [run.state for run in found.runs] == ["running", "running"]
                 assert all((run.memory_bytes or 0) > 1_000_000 for run in found.runs)
-                assert all((run.cpu_ms or 0) > 0 for run in found.runs)
                 (opened,) = found.paddocks
                 assert (opened.user, opened.workspace, opened.servers) == ("", str(workspace), 1)
                 assert ([each.pid for each in found.processes], found.problems) == ([os.getpid()], ())

@@ -1,11 +1,12 @@
 """`Paddock.map` and the executor: lazy, patient, complete, and of bounded memory."""
 
 import asyncio
-import gc
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
-import tracemalloc
 from concurrent.futures import CancelledError, as_completed
 
 import pytest
@@ -14,11 +15,9 @@ from tests.support.processes import PATIENCE_S
 from paddock import (
     BlockingPaddock,
     Case,
-    Outcome,
     Paddock,
     Program,
     ProgramExecutor,
-    ProgramResult,
     RequestError,
     Settings,
 )
@@ -135,33 +134,35 @@ def test_an_invalid_number_is_refused(workspace):
         next(p.map([], max_parallel=0))
 
 
+MEMORY = """
+import gc, json, os, sys, tracemalloc
+from paddock import BlockingPaddock, Outcome, Program, ProgramResult
+
+def run(p, count):
+    for _ in p.map(Program(language="python", code="print('x' * 1000)") for _ in range(count)):
+        pass
+    gc.collect()
+    kept = [each for each in gc.get_objects() if type(each) in {Outcome, Program, ProgramResult}]
+    return len(kept), tracemalloc.get_traced_memory()[0]
+
+tracemalloc.start()
+with BlockingPaddock(sys.argv[1], overrides={"runtimes.timeout_ms": 120_000, "runtimes.max_jobs": 2}) as p:
+    print(json.dumps([run(p, 100), run(p, int(sys.argv[2]))]))
+"""
+
+
 def test_memory_does_not_grow_with_the_number_of_programs(workspace):
-    """No result, program or outcome is kept; what the process holds after 100 programs it holds after many.
+    """No result, program or outcome is kept; what a process holds after 100 programs it holds after many.
 
-    Traced memory leaves out what other tests of this process left behind. The long form has two thousand
-    programs: TEST_BATCH_PROGRAMS=2000.
+    The process is one of the test's own, where nothing else takes memory. The long form has two thousand programs:
+    TEST_BATCH_PROGRAMS=2000.
     """
-    count = int(os.environ.get("TEST_BATCH_PROGRAMS", "500"))
-    code = "print('x' * 1000)"
-
-    def run(p, number):
-        for _ in p.map(Program(language="python", code=code) for _ in range(number)):
-            pass
-        gc.collect()
-        kept = [each for each in gc.get_objects() if type(each) in {Outcome, Program, ProgramResult}]
-        return len(kept), tracemalloc.get_traced_memory()[0]
-
-    tracemalloc.start()
-    try:
-        with BlockingPaddock(
-            workspace, overrides={"runtimes.timeout_ms": 120_000, "runtimes.max_jobs": 2}
-        ) as p:
-            first, before = run(p, 100)
-            last, after = run(p, count - 100)
-    finally:
-        tracemalloc.stop()
+    count = int(os.environ.get("TEST_BATCH_PROGRAMS", "500")) - 100
+    command = [sys.executable, "-c", MEMORY, str(workspace), str(count)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (first, before), (last, after) = json.loads(found)
     assert last <= first + 2
-    assert after - before < (count - 100) * 1000  # less than the output of one program for each
+    assert after - before < count * 1000  # less than the output of one program for each
 
 
 def test_an_executor_runs_programs(workspace):
