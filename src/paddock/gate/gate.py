@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from paddock.gate.flow.tracker import FlowMemory, FlowTracker
     from paddock.gate.host_access import ConnectionWatch
     from paddock.gate.program_calls import OnResult
+    from paddock.model.change_set import ChangeSet
     from paddock.model.outcome import OnProgress
 
 _NO_CLUSTER = RawResult(
@@ -179,6 +180,11 @@ class Gate:
         """Note that a client reads stored output, for flow rules. `client` is that of `execute`."""
         if self._flow is not None and client:
             await self._flow.note_output(client, handle, workspace, shown)
+
+    def note_changes(self, client: str, found: "ChangeSet", shown: Json) -> None:
+        """Note that a client reads a change set, for flow rules. `client` is that of `execute`."""
+        if self._flow is not None and client:
+            self._flow.note_changes(client, found, shown)
 
     def note_fetch(self, client: str, run: str) -> None:
         """Note that a client gets the result of a run that another client may have sent, for flow rules."""

@@ -29,10 +29,18 @@ class OverlayChanges:
     """Keeps the changes of one program to its overlays, a change set for each directory."""
 
     def __init__(
-        self, settings: OverlaySettings, request: ExecutionRequest, hide: Callable[[str], str]
+        self,
+        settings: OverlaySettings,
+        request: ExecutionRequest,
+        hide: Callable[[str], str],
+        list_labels: Callable[[], tuple[str, ...]],
     ) -> None:
-        """Keep the changes of a request; `hide` removes secrets from what is shown, never from what is kept."""
+        """Keep the changes of a request; `hide` removes secrets from what is shown, never from what is kept.
+
+        `list_labels` returns what its run has read, for flow rules.
+        """
         self._hide = hide
+        self._list_labels = list_labels
         self._settings = settings
         self._request = request
         self._summaries: dict[Path, ChangesSummary] = {}
@@ -87,7 +95,9 @@ class OverlayChanges:
         limits = CaptureLimits(self._settings.bytes, self._settings.changes)
         try:
             with store.begin() as new:
-                found = capture_changes(overlaid, new, self._request.id, rules, limits)
+                found = capture_changes(overlaid, new, self._request.id, rules, limits).replace(
+                    flow_labels=self._list_labels()
+                )
                 set_id = new.finish(found) if found.changes else ""
             diff = Differ(store, set_id, self._hide).render(found.changes, _MAX_DIFF_CHARS) if set_id else ""
             self._summaries[overlaid.workspace] = summarize_changes(set_id, found, diff, self._hide)

@@ -237,7 +237,7 @@ class ProgramService:
             if (terms if session is None else session).grants.has_overlay:
                 from paddock.gate.overlays import OverlayChanges  # most programs have no overlay
 
-                overlay = OverlayChanges(self._overlay, request, self._hide)
+                overlay = OverlayChanges(self._overlay, request, self._hide, watchers.list_labels)
             sinks = Sinks(
                 *(stdout, recording.stderr, files, shown.append, watchers.on_workdir),
                 overlay=overlay.make_run() if overlay else None,

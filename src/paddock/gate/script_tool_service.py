@@ -146,9 +146,16 @@ class Scripts:
         return self._engine.check(tool, work)
 
     async def run_tool(
-        self, request: ExecutionRequest, work: ToolRun, decision: Decision, watch: "ConnectionWatch"
+        self,
+        request: ExecutionRequest,
+        work: ToolRun,
+        decision: Decision,
+        watch: "ConnectionWatch",
+        list_labels: "Callable[[], tuple[str, ...]]",
     ) -> RawResult:
         """Run an allowed tool and return its result; `watch` asks about and records its connections.
+
+        `list_labels` returns what its run has read, for flow rules.
 
         Raises EngineError when nothing ran.
         """
@@ -179,7 +186,7 @@ class Scripts:
         if terms.access == "overlay":
             from paddock.gate.overlays import OverlayChanges  # most tools have no overlay
 
-            overlay = OverlayChanges(self._overlay, request, self._hide)
+            overlay = OverlayChanges(self._overlay, request, self._hide, list_labels)
         run = overlay.make_run() if overlay else None
         result = await self._engine.run(ToolTask(tool, work, request.workspace.absolute(), terms, own, run))
         return hosts.add_connections(overlay.add_summary(result) if overlay else result)

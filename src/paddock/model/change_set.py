@@ -68,3 +68,5 @@ class ChangeSet(Value):
     """Paths that can never be accepted: devices, FIFOs, sockets, names that cannot be kept. At most 100."""
     incomplete: str = ""
     """Why there is more than this; such a set is shown and cannot be accepted. Empty if it is complete."""
+    flow_labels: tuple[str, ...] = ()
+    """What the run had read, for flow rules."""

@@ -23,11 +23,14 @@ _MEMBERS_PATTERN = compile_late(
 )
 _PART_PATTERN = compile_late(rf"{_NAME_SYNTAX}|\"([^\"\n]*)\"|'([^'\n]*)'|\d+")
 _ASYNC_METHODS = (
-    "paddock.exec",
+    "paddock.changes.accept",
+    "paddock.changes.discard",
+    "paddock.changes.undo",
     "paddock.compute",
-    "paddock.tool",
+    "paddock.exec",
+    "paddock.output.query",
     "paddock.script.run",
-    "paddock.record.output.query",
+    "paddock.tool",
 )
 _KEYWORD_PATTERN = compile_late(
     r"(?<![\w$.])(?:return|await|typeof|case|of|in|throw|yield|else|void|delete|do|instanceof|new)\s*$"

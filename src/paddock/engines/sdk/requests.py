@@ -1,4 +1,4 @@
-"""SDK methods that become requests of another kind: programs, computations, scripts, script tools."""
+"""SDK methods that become requests of another kind: programs, computations, scripts, script tools, change sets."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +15,7 @@ from paddock.model.outcome import RawResult, Status
 from paddock.model.program import signal_name
 from paddock.model.request import (
     Caller,
+    ChangeSetRun,
     ExecutionRequest,
     GuestRun,
     Profile,
@@ -113,6 +114,8 @@ def _read_work(
                 return _read_computation(arguments)
             case "tool":
                 return _read_tool(arguments, make_tool_run)
+            case "changes.accept" | "changes.discard" | "changes.undo":
+                return _read_changes(method, arguments), LimitOverrides()
             case _:
                 return SdkCall(method=method, arguments=tuple(arguments)), LimitOverrides()
     except ValidationError as error:
@@ -234,6 +237,18 @@ def _read_tool(arguments: list[Json], make_tool_run: MakeToolRun) -> tuple[Work,
     reject_unknown_options("tool", wishes, ("timeoutMs",))
     limits = _take_timeout(wishes)
     return make_tool_run(name, options_of(inputs, "tool")), limits
+
+
+def _read_changes(method: str, arguments: list[Json]) -> ChangeSetRun:
+    """Read `changes.accept(id, {paths, merge})`, `changes.undo(id, {paths})` or `changes.discard(id)`."""
+    action = method.removeprefix("changes.")
+    known = {"accept": ("paths", "merge"), "undo": ("paths",)}.get(action, ())
+    if not 1 <= len(arguments) <= (2 if known else 1) or not isinstance(set_id := arguments[0], str):
+        options = ", options" if known else ""
+        raise SdkError(f"paddock.{method}(id{options}), for example paddock.{method}(run.changes.id)")
+    wishes = options_of(arguments[1] if arguments[1:] else None, method)
+    reject_unknown_options(method, wishes, known)
+    return ChangeSetRun.model_validate({**wishes, "action": action, "id": set_id})
 
 
 def options_of(given: Json, method: str) -> dict[str, Json]:

@@ -40,6 +40,7 @@ from paddock.record.ledger.sink import Field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from paddock.model.change_set import ChangeSet
     from paddock.record.output.artifacts import Artifacts
 
 Key = tuple[str, ...]
@@ -54,7 +55,7 @@ _MAX_SHOWN_CHARS = 60
 _NOT_SENT = frozenset({Status.INVALID, Status.DENIED, Status.UNAVAILABLE})
 """Statuses of a call of which nothing was sent, and of a program that did not start or got too little CPU."""
 _TITLES = {"private": "private data", "untrusted": "untrusted content"}
-_STORED_OUTPUT, _STORED_OUTCOME = "stored output", "a stored outcome"
+_STORED_OUTPUT, _STORED_OUTCOME, _CHANGES = "stored output", "a stored outcome", "stored changes"
 
 
 class Read(NamedTuple):
@@ -245,10 +246,17 @@ class FlowTracker:
     async def note_output(self, client: str, handle: str, workspace: Path, shown: Json) -> None:
         """Note that a client reads stored output, which shows `shown`."""
         run, labels = await self._find_labels_of_output(handle, workspace)
-        if labels:
+        self._note_read(client, Read(run, run, _STORED_OUTPUT, labels), shown)
+
+    def note_changes(self, client: str, found: "ChangeSet", shown: Json) -> None:
+        """Note that a client reads a change set, of which it sees `shown`."""
+        self._note_read(client, Read(found.request, found.request, _CHANGES, found.flow_labels), shown)
+
+    def _note_read(self, client: str, read: Read, shown: Json) -> None:
+        if read.labels:
             state = self._join([("client", client)])
-            state.add(Read(run, run, _STORED_OUTPUT, labels))
-            self._evidence.keep(run, _STORED_OUTPUT, state, shown)
+            state.add(read)
+            self._evidence.keep(read.run, read.name, state, shown)
 
     def note_fetch(self, client: str, run: str) -> None:
         """Note that a client gets the result of a run that another client may have sent."""

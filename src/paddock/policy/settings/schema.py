@@ -219,10 +219,11 @@ class SdkSettings(Value):
     script: AllowedNames = ("*",)
     """Methods that scripts of people may call: names, globs such as `vault.*`, or `*`."""
     execute: AllowedNames = (
-        *("cir.*", "compute", "exec", "health.check", "ledger.verify", "output.query", "script.run"),
-        *("sequence.list", "temporal.list", "tool"),
+        *("changes.accept", "changes.undo", "cir.*", "compute", "exec", "health.check", "ledger.verify"),
+        *("output.query", "script.run", "sequence.list", "temporal.list", "tool"),
     )
-    """Methods that programs of agents may call. None of the defaults reads a secret or reaches the network."""
+    """Methods that programs of agents may call. None of the defaults reads a secret or reaches the network, and a
+    person is asked before changes are accepted or undone."""
 
     def list_granted(self, profile: "Profile") -> tuple[str, ...]:
         """Return the names of the methods that programs of a profile may call; a computation calls none."""

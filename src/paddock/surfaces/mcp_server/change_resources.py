@@ -15,6 +15,7 @@ from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from paddock.gate.open_paddock import OpenPaddock
+    from paddock.record.changes.store import StoredChanges
 
 _TEMPLATE = UriTemplate.parse("paddock://changes/{id}")
 _DIFF = "text/x-diff"
@@ -29,16 +30,18 @@ class ChangeDifferences:
 
     def __init__(self, opened: "OpenPaddock", workspace: Path) -> None:
         self._changes = opened.changes
+        self._note_changes = opened.gate.note_changes
         self._workspace = workspace
 
-    async def read_contents(self, uri: str) -> dict[str, Json] | None:
-        """Return the difference of a change set."""
+    async def read_contents(self, uri: str, client: str) -> dict[str, Json] | None:
+        """Return the difference of a change set, and note for flow rules that the client has read it."""
         if (found := _TEMPLATE.match(uri)) is None:
             return None
         try:
-            text = await asyncio.to_thread(self._render, str(found["id"]))
+            stored, text = await asyncio.to_thread(self._render, str(found["id"]))
         except ChangesError as error:
             raise UnknownResourceError(str(error)) from None
+        self._note_changes(client, stored.change_set, text)
         return {"uri": uri, "mimeType": _DIFF, "text": make_encodable(text)}
 
     async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
@@ -49,8 +52,9 @@ class ChangeDifferences:
             lambda: [stored.id for stored in self._changes.list_sets(self._workspace)]
         )
 
-    def _render(self, set_id: str) -> str:
-        return self._changes.render(self._changes.find(set_id, self._workspace), MAX_RANGE_BYTES)
+    def _render(self, set_id: str) -> "tuple[StoredChanges, str]":
+        stored = self._changes.find(set_id, self._workspace)
+        return stored, self._changes.render(stored, MAX_RANGE_BYTES)
 
 
 def build_changes_links(changes: ChangesSummary | None) -> list[dict[str, Json]]:

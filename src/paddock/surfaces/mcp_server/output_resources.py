@@ -49,11 +49,15 @@ class StoredOutput:
         """Return one page, newest first, and the cursor of the next. Raises UnknownResourceError."""
         return await asyncio.to_thread(self._collect_page, cursor)
 
-    async def read_contents(self, uri: str) -> dict[str, Json] | None:
-        """Return the contents of a range; None for an address of another kind. Raises UnknownResourceError."""
+    async def read_contents(self, uri: str, client: str) -> dict[str, Json] | None:
+        """Return the contents of a range, and note for flow rules that the client has read it."""
         if (found := _STREAM_TEMPLATE.match(uri)) is None:
             return None
-        return await asyncio.to_thread(self._read_range, uri, cast("dict[str, str]", found))
+        contents = await asyncio.to_thread(self._read_range, uri, cast("dict[str, str]", found))
+        await self._opened.gate.note_output(
+            client, str(found["handle"]), self._workspace, contents.get("text", "")
+        )
+        return contents
 
     async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
         """Return the possible values of an argument."""

@@ -16,7 +16,7 @@ from paddock.model.base import Json
 from paddock.model.errors import ScriptNotFound
 from paddock.model.texts import cut_text
 from paddock.surfaces.mcp_server.change_resources import ChangeDifferences
-from paddock.surfaces.mcp_server.output_resources import StoredOutput, UnknownResourceError, read_address
+from paddock.surfaces.mcp_server.output_resources import StoredOutput, UnknownResourceError
 from paddock.surfaces.mcp_server.tools.discovery import SEARCH_WAIT_S, write_declaration
 from paddock.surfaces.rendering.terminal import make_encodable
 
@@ -51,8 +51,11 @@ class ResourceKind(Protocol):
         """A description of such a resource."""
         ...
 
-    async def read_contents(self, uri: str) -> dict[str, Json] | None:
-        """Return the contents; None for an address of another kind. Raises UnknownResourceError."""
+    async def read_contents(self, uri: str, client: str, /) -> dict[str, Json] | None:
+        """Return the contents; None for an address of another kind. Raises UnknownResourceError.
+
+        Notes for flow rules that `client`, that of `Gate.execute`, has read what a run left.
+        """
         ...
 
     async def list_candidates(self, argument: str, given: Mapping[str, str], /) -> Iterable[str]:
@@ -110,7 +113,7 @@ class SavedScripts:
         """Return the source of a script that `list_files` names. Raises ScriptNotFound."""
         return read_saved(name, path, self._workspace).decode("utf-8", "replace")
 
-    async def read_contents(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str, _client: str) -> dict[str, Json] | None:
         """Return the source of a script."""
         if (found := _SCRIPT_TEMPLATE.match(uri)) is None:
             return None
@@ -140,7 +143,7 @@ class ToolTypes:
         self._servers = servers
         self._cap = cap
 
-    async def read_contents(self, uri: str) -> dict[str, Json] | None:
+    async def read_contents(self, uri: str, _client: str) -> dict[str, Json] | None:
         """Return the declaration of a tool."""
         if (found := _TYPES_TEMPLATE.match(uri)) is None:
             return None
@@ -172,8 +175,6 @@ class Resources:
 
     def __init__(self, opened: "OpenPaddock", workspace: Path, cap: int) -> None:
         self._redact = opened.outgoing.text
-        self._note_output = opened.gate.note_output
-        self._workspace = workspace
         self._outputs = StoredOutput(opened, workspace)
         self.scripts = SavedScripts(workspace)
         self._kinds: tuple[ResourceKind, ...] = (
@@ -201,9 +202,7 @@ class Resources:
         if uri == GUIDE_URI:
             return {**_build_contents(uri, render_guide()), "mimeType": "text/markdown"}
         for kind in self._kinds:
-            if (contents := await kind.read_contents(uri)) is not None:
-                if (stored := read_address(uri)) is not None:
-                    await self._note_output(client, stored[0], self._workspace, contents.get("text", ""))
+            if (contents := await kind.read_contents(uri, client)) is not None:
                 return contents | {"text": self._redact(text)} if (text := contents.get("text")) else contents
         raise UnknownResourceError("no such resource; see resources/list and resources/templates/list")
 

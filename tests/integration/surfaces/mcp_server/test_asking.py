@@ -84,6 +84,27 @@ def test_a_person_allows_and_refuses(place: Place, transport: str, mode: str) ->
     ]
 
 
+@pytest.mark.parametrize("mode", ERAS)
+def test_a_person_sees_the_difference_that_a_program_wants_to_accept(place: Place, mode: str) -> None:
+    place.settings('[runtimes]\naccess = "overlay"\n')
+    person = Person(ElicitResult(action="decline"), accept(allow="once"))
+    program = """
+        const run = await paddock.exec("shell", "echo hello > new.txt", {access: "overlay"});
+        return await paddock.changes.accept(run.changes.id).then(({paths}) => paths, ({message}) => message);
+    """
+    results = asyncio.run(over_both(place, "stdio", mode, person, program, program))
+    needed = "accepting changes into the workspace needs a person's approval"
+    assert [result.structured_content["value"] for result in results] == [
+        f"{needed}: denied by the person at mcp 0.1.0",
+        ["new.txt"],
+    ]
+    assert (place.workspace / "new.txt").read_text() == "hello\n"
+    question = person.asked[0].message
+    assert question.splitlines()[0] == "Paddock asks: may this run accept changes into the workspace?"
+    assert "+hello" in question
+    assert needed in question
+
+
 @pytest.mark.parametrize("tool", ["call_tool", "execute_code"])
 def test_nothing_is_done_twice_when_a_program_goes_on(place: Place, tool: str) -> None:
     """What ran before the question has run once: the program waits, it is not started again."""

@@ -82,21 +82,29 @@ async def post(client: Any) -> str:
     return result.content[0].text
 
 
-@pytest.mark.parametrize("reads", ["query_output", "resource", "waiting"])
+@pytest.mark.parametrize("reads", ["query_output", "resource", "changes", "waiting"])
 def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path: Path, reads: str) -> None:
     """Whoever reads a kept result knows it as if it had made the calls."""
-    place.settings(TOML.format(effect="deny") + ASK + "[mcp]\nanswer_characters = 400\n")
+    more = '[mcp]\nanswer_characters = 400\n[runtimes]\naccess = "overlay"\n'
+    place.settings(TOML.format(effect="deny") + ASK + more)
     write_trifecta(place.workspace, tmp_path / "sent")
     large = f"{READ_ALL}; return JSON.stringify(all) + 'x'.repeat(1000)"
     waiting = f"{READ_ALL}; await servers.mail.list(); return all"
+    change = (
+        f"{READ_ALL}; const code = 'cat > new.txt', stdin = JSON.stringify(all);"
+        "return (await paddock.exec('shell', code, {access: 'overlay', stdin})).changes.id"
+    )
 
     async def main() -> list[str]:
         async with place.web() as web, web.client() as first, web.client() as second, web.client() as third:
-            code = waiting if reads == "waiting" else large
+            code = {"waiting": waiting, "changes": change}.get(reads, large)
             kept = (await first.call_tool("execute_code", {"code": code})).structured_content
             before = await post(third)
             if reads == "resource":
                 found = await second.read_resource(f"paddock://artifacts/{kept['artifactHandle']}/stdout")
+                assert "DE89" in found.contents[0].text
+            elif reads == "changes":
+                found = await second.read_resource(f"paddock://changes/{kept['value']}")
                 assert "DE89" in found.contents[0].text
             elif reads == "query_output":
                 arguments = {"artifact_handle": kept["artifactHandle"], "query_terms": ["DE89"]}
@@ -115,7 +123,8 @@ def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path
             return [before, await post(second), await post(third)]
 
     before, after, other = asyncio.run(main())
-    names = ("mail/read", "web/fetch") if reads == "waiting" else ("stored output", "stored output")
+    stored = "stored changes" if reads == "changes" else "stored output"
+    names = ("mail/read", "web/fetch") if reads == "waiting" else (stored, stored)
     assert (before, other) == ("done", "done")
     assert f"this client has read private data ({names[0]}) and untrusted content ({names[1]})" in after, (
         after

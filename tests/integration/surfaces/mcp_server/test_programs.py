@@ -404,7 +404,8 @@ def test_an_agent_reads_what_its_program_changed(place: Place) -> None:
         f"output: {found.structured_content['artifactHandle']}\n", ""
     ) == (
         f"changes: 1 added, 1 modified; the workspace is as before: paddock changes show {changes['id']}\n"
-        f"changes: accepted only by name: .vscode\n--- changes\n{diff}"
+        f"changes: accepted only by name: .vscode\n--- changes\n{diff}\n"
+        f'--- to accept the changes, run with execute_code: await paddock.changes.accept("{changes["id"]}")'
     )
     assert (place.workspace / "list").read_text() == "one\n"
 

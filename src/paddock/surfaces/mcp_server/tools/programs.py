@@ -343,6 +343,9 @@ def _render_response(response: Mapping[str, Any], outcome: Outcome) -> str:
             lines += [f"--- {title}", shown]
     if outcome.changes is not None and outcome.changes.diff:
         lines += ["--- changes", outcome.changes.diff]
+        if not outcome.changes.incomplete:
+            accept = f'await paddock.changes.accept("{outcome.changes.id}")'
+            lines.append(f"--- to accept the changes, run with execute_code: {accept}")
     for each in outcome.directory_changes:
         lines += [f"--- changes in {each.directory}", each.diff] if each.diff else []
     if "digest" in response:

@@ -5,7 +5,7 @@ const AT_ONCE = [
   "sequence.list", "sequence.run", "temporal.fire", "temporal.list", "vault.get", "vault.list", "vault.set",
   "webhook.delete", "webhook.list", "webhook.register", "webhook.test",
 ];
-const PROMISED = ["compute", "exec", "output.query", "script.run", "tool"];
+const PROMISED = ["changes.accept", "changes.discard", "changes.undo", "compute", "exec", "output.query", "script.run", "tool"];
 
 // The part of the message after the id.
 function asked(name, values) {
