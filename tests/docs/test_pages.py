@@ -218,6 +218,7 @@ def test_every_block_has_a_language_that_a_test_reads():
         ("docker.md", "dockerfile"),
         ("http.md", "bash"),
         ("notebook.md", "py"),
+        ("overlay.md", "js"),
         ("sdk.md", "js"),
         ("sequences.md", ""),
     }
