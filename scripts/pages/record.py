@@ -21,6 +21,7 @@ EVENTS = {
     "connected": "a connection of a program or confined server to a host has ended, or was refused; `parent` is the "
     "program",
     "finished": "the request has ended, with this result",
+    "approved": "a person approved a changed definition of a server's tool, or accepted any text of it",
     "revoked": "a replica of [several machines](cluster.md) found that the entry of a token was removed or changed",
     "recovered": "the ledger dropped an incomplete record, left by a crash or a full disk",
     "repaired": "Paddock corrected the mode of one of its own files or directories",
@@ -48,6 +49,9 @@ FACTS = {
     "answer": "the person's answer",
     "stopped_by": "who ended the run, if that was another one than its caller: `paddock stop`, the page",
     "answered_by": "source of the answer: a client, a terminal, or `paddock` itself if no person could answer",
+    "definition_sha256": "hash of the tool's name and the definition that a person approved",
+    "removed": "whether a person approved that the server no longer lists the tool",
+    "unstable_text": "whether any text of the tool is accepted from then on",
     "name": "name of the script, of the tool, of the method or of the runtime",
     "method": "the method of a server that was called in place of a tool, such as `resources/read`",
     "prompt": "the prompt that a script tool belongs to",

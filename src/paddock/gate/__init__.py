@@ -16,7 +16,8 @@ mechanisms; read these two first.
                       the store), processes, cluster (opens the database): each created at its first use
     overlays          overlays: what a program changed becomes a change set; change_sets: lists, shows and accepts them
     what people see   policy_trial: tries a request, a host or a path under the policy, and runs nothing;
-                      server_facts: servers and their tools without a start, changes that wait for approval
+                      server_facts: servers and their tools without a start, changes that wait for approval;
+                      pin_approvals: a person approves them
     confined servers  confined_servers, confinement_proposal
     what runs now     live_runs: shown to other processes of the user, and ended by them
     what has run      past_runs: one run as its records describe it, its limits, and the command that repeats it

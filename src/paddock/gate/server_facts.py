@@ -156,37 +156,6 @@ async def count_changes(servers: "ServerService", name: str) -> int:
     return await run_in_store_thread(servers.pins.count_pending, name)
 
 
-async def approve_change(servers: "ServerService", name: str, digest: str) -> bool:
-    """Approve the change with this digest, which a person has seen. Return whether it still waited.
-
-    Raises ConfigurationError.
-    """
-    approved = await run_in_store_thread(servers.pins.approve_exactly, name, digest)
-    if approved:
-        await _review_again(servers, name)
-    return approved
-
-
-async def accept_unstable_text(servers: "ServerService", name: str, digest: str) -> bool:
-    """Accept any text of the tool whose change has this digest. Return whether that waited, and was only of its text.
-
-    Raises ConfigurationError.
-    """
-
-    def accept() -> bool:
-        tools = [each.tool for each in servers.pins.list_pending(name) if each.digest == digest]
-        return bool(tools) and not servers.pins.accept_unstable_text(name, tools, unstable=True)
-
-    if accepted := await run_in_store_thread(accept):
-        await _review_again(servers, name)
-    return accepted
-
-
-async def _review_again(servers: "ServerService", name: str) -> None:
-    await run_in_store_thread(servers.call_checks.review_again, name)
-    servers.catalog.forget(name)
-
-
 async def check_known_call(
     servers: "ServerService", server: str, tool: str, arguments: "Mapping[str, Json]"
 ) -> str:

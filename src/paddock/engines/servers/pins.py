@@ -20,7 +20,7 @@ definition waits for approval like a change.
 import difflib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -110,6 +110,14 @@ class DefinitionChange:
                 "its schemas and annotations stay pinned"
             )
         return f"{what}. A schema or annotation cannot be accepted as unstable: ask the author of the server"
+
+
+NoteChange = Callable[[DefinitionChange], None]
+"""Records what a person approves, just before it counts. If it raises, nothing is approved."""
+
+
+def _note_nothing(_approved: object) -> None:
+    """Record nothing."""
 
 
 class Pins:
@@ -217,7 +225,7 @@ class Pins:
         return {name: entry for name, entry in held.items() if server in (None, name)}
 
     def approve_changes(
-        self, server: str, tools: Sequence[str] | None = None
+        self, server: str, tools: Sequence[str] | None = None, note: NoteChange = _note_nothing
     ) -> tuple[DefinitionChange, ...]:
         """Pin the changes of a server, or of some of its tools, and return them. Raises ConfigurationError."""
 
@@ -225,27 +233,34 @@ class Pins:
             entry = pins.get("servers", {}).get(server, {"tools": {}, "pending": {}})
             waiting: dict[str, Any] = {**entry["pending"], **entry.get("shown", {})}
             chosen = [name for name in waiting if tools is None or name in tools]
-            return tuple(_approve(server, entry, name, waiting[name]) for name in chosen)
+            return tuple(_approve(server, entry, name, waiting[name], note) for name in chosen)
 
         return self._kept.update(change)
 
-    def approve_exactly(self, server: str, digest: str) -> bool:
+    def approve_exactly(self, server: str, digest: str, note: NoteChange = _note_nothing) -> bool:
         """Pin the change with this digest if it still waits. Return whether it did. Raises ConfigurationError."""
 
         def change(pins: dict[str, Any]) -> bool:
             entry = pins.get("servers", {}).get(server, {"tools": {}, "pending": {}})
             for each in _list_pending({server: entry}):
                 if each.digest == digest:
-                    _approve(server, entry, each.tool, entry["pending"][each.tool])
+                    _approve(server, entry, each.tool, entry["pending"][each.tool], note)
                     return True
             return False
 
         return self._kept.update(change)
 
-    def accept_unstable_text(self, server: str, tools: Sequence[str], *, unstable: bool) -> Mapping[str, str]:
+    def accept_unstable_text(
+        self,
+        server: str,
+        tools: Sequence[str],
+        *,
+        unstable: bool,
+        note: Callable[[str], None] = _note_nothing,
+    ) -> Mapping[str, str]:
         """Accept any text of these tools from now on, or pin their text again. Raises ConfigurationError.
 
-        Returns by tool why it was not done.
+        `note` records the name of each tool, just before. Returns by tool why it was not done.
         """
 
         def change(pins: dict[str, Any]) -> dict[str, str]:
@@ -259,8 +274,10 @@ class Pins:
                 elif "inputSchema" not in pin["definition"]:
                     faults[name] = "its definition is too long to be stored, so its text cannot be told apart"
                 elif not unstable:
+                    note(name)
                     pin.pop("unstable", None)
                 else:
+                    note(name)
                     pin["unstable"] = True
                     if after is not None and _find_approved(pin, _Listed.from_pin(after)) is None:
                         fields = _make_change(server, name, pin, after).changed_fields
@@ -396,10 +413,17 @@ def _list_pending(entries: Mapping[str, Any]) -> tuple[DefinitionChange, ...]:
     )
 
 
-def _approve(server: str, entry: dict[str, Any], tool: str, after: Any) -> DefinitionChange:  # noqa: ANN401
+def _approve(
+    server: str,
+    entry: dict[str, Any],
+    tool: str,
+    after: Any,  # noqa: ANN401
+    note: NoteChange,
+) -> DefinitionChange:
     """Pin a definition of a tool in the entry of its server; None for a tool that is gone. Return the change."""
     pin = entry["tools"][tool]
     made = _make_change(server, tool, pin, after)
+    note(made)
     if after is None:
         pin["gone"] = True
     else:

@@ -46,6 +46,7 @@ EVENTS = (
     "looked",
     "connected",
     FINISHED,
+    "approved",
     REVOKED,
     RECOVERED,
     REPAIRED,

@@ -54,7 +54,7 @@ def command() -> None:
     epilog=render_examples(
         "paddock audit tail",
         "paddock audit tail -n 100 --event decided --json",
-        "paddock audit tail --server git --status failed --since 24h",
+        "paddock audit tail --server git --status failed --since 24h --until 1h",
         "paddock audit tail --actor claude --follow",
         "paddock audit tail --cluster --since 1h",
     ),
@@ -73,6 +73,7 @@ def command() -> None:
 @click.option("--server", help="Only calls of this upstream server.")
 @click.option("--tool", help="Only calls of this tool: TOOL or SERVER/TOOL of a server, or a script tool.")
 @options.since
+@options.until
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new records; with --json one line each.")
 @_add_cluster
 @options.workspace
@@ -87,6 +88,7 @@ def tail(
     server: str | None,
     tool: str | None,
     since: datetime | None,
+    until: datetime | None,
     follow: bool,
     shared: bool,
     workspace: Path,
@@ -94,7 +96,11 @@ def tail(
     as_json: bool,
 ) -> None:
     """Show the last records, the newest one at the end."""
-    wanted = RecordFilter(event=event, actor=actor, status=status, server=server, tool=tool, since=since)
+    if follow and until is not None:
+        raise click.UsageError("--follow shows new records, and --until ends before them; use one of the two")
+    wanted = RecordFilter(
+        event=event, actor=actor, status=status, server=server, tool=tool, since=since, until=until
+    )
     if shared:
         from paddock.surfaces.cli import cluster_record
         from paddock.surfaces.cli.cluster import find_url

@@ -169,6 +169,7 @@ def add_moment_option(*names: str, required: bool = False, help: str) -> Callabl
 
 
 since = add_moment_option("--since", help="Only records since this time: an age such as 24h, or a date.")
+until = add_moment_option("--until", help="Only records until this time: an age such as 24h, or a date.")
 
 
 limit = click.option(

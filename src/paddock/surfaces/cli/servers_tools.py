@@ -14,7 +14,7 @@ from paddock.surfaces.cli import completions, options
 from paddock.surfaces.cli.failure import CommandFailure
 from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
-from paddock.surfaces.cli.opening import open_for_command
+from paddock.surfaces.cli.opening import find_actor, open_for_command
 from paddock.surfaces.cli.signals import run_until_signal
 from paddock.surfaces.cli.table import print_json, print_table, print_text, warn
 
@@ -221,7 +221,10 @@ def approve(
 
         async def accept() -> "Mapping[str, str]":
             async with open_for_command(settings, workspace) as opened:
-                return opened.servers.pins.accept_unstable_text(server, tools, unstable=unstable)
+                from paddock.gate.pin_approvals import PinApprovals  # not needed for the help page
+
+                approvals = PinApprovals(opened, find_actor(), "cli")
+                return await approvals.accept_unstable_text(server, tools, unstable=unstable)
 
         if faults := run_until_signal(accept()):
             raise CommandFailure("\n".join(f"{server}.{tool}: {why}" for tool, why in faults.items()))
@@ -231,7 +234,9 @@ def approve(
 
     async def run() -> "tuple[DefinitionChange, ...]":
         async with open_for_command(settings, workspace) as opened:
-            return opened.servers.pins.approve_changes(server, tools or None)
+            from paddock.gate.pin_approvals import PinApprovals  # as above
+
+            return await PinApprovals(opened, find_actor(), "cli").approve_shown(server, tools or None)
 
     approved = run_until_signal(run())
     if tools and (missing := [tool for tool in tools if tool not in {change.tool for change in approved}]):

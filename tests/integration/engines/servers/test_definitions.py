@@ -1,5 +1,6 @@
 """What servers say of their tools and of failed calls, as programs and people meet it: checked, named and said."""
 
+import getpass
 import json
 import os
 from pathlib import Path
@@ -356,6 +357,10 @@ def test_a_definition_with_invisible_characters_waits_for_a_person(workspace):
     assert '-  "description": "' + SPELLED.replace("\\", "\\\\") + '",' in lines
     assert '+  "description": "Adds numbers.\\u200b\\u202e\\udb40\\udc69",' in lines
     assert workspace.paddock("servers", "approve", "g", "adds")[0] == 0
+    (found,) = json.loads(workspace.paddock("audit", "tail", "--event", "approved", "--json")[1])
+    record = found["fields"]
+    facts = [record[name] for name in ("actor", "surface", "kind", "name", "removed")]
+    assert facts == [getpass.getuser(), "cli", "server", "g/adds", False]
     assert workspace.run("return await servers.g.adds({})")[:2] == ("ok", {})
     assert workspace.paddock("servers", "diff") == (
         0,

@@ -88,6 +88,10 @@ def test_tail_filters_by_what_records_say(directory: Path, audit: Callable[..., 
     assert requests(audit("tail", "--since", "30m", "--event", "finished", "--json")) == new
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     assert requests(audit("tail", "--since", tomorrow, "--json")) == []
+    assert requests(audit("tail", "--until", "30m", "--event", "finished", "--json")) == old
+    follow = audit("tail", "--until", "30m", "--follow")
+    told = "Error: --follow shows new records, and --until ends before them; use one of the two\n"
+    assert (follow.returncode, follow.stderr.endswith(f"\n\n{told}")) == (2, True)
     assert requests(audit("tail", "--limit", "2", "--status", "failed", "--json")) == [old[2], new[0]]
     tool = requests(audit("tail", "--server", "git", "--json"))
     assert requests(audit("tail", "--tool", "git/now", "--json")) == tool != []

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paddock.gate import server_facts
+from paddock.gate.pin_approvals import PinApprovals
 from paddock.gate.policy_trial import PolicyTrials
 from paddock.gate.visible_tools import VisibleTools
 from paddock.model.request import ExecutionRequest, GuestRun
@@ -190,11 +191,13 @@ async def change_server(request: Request) -> Response:
             return go_to(request, _link(name, done="failed" if failed else "connected"))
         case "approve":
             require_owner(request)
-            done = await server_facts.approve_change(servers, name, digest)
+            done = await PinApprovals(viewer.opened, viewer.name, SURFACE).approve_change(name, digest)
             return go_to(request, _link(name, done="approved" if done else "changed"))
         case "unstable":
             require_owner(request)
-            done = await server_facts.accept_unstable_text(servers, name, digest)
+            done = await PinApprovals(viewer.opened, viewer.name, SURFACE).accept_unstable_change(
+                name, digest
+            )
             return go_to(request, _link(name, done="unstable" if done else "changed"))
         case _:
             raise Problem(INVALID_REQUEST, "The form does not say what to do.")

@@ -35,6 +35,14 @@ document.addEventListener("DOMContentLoaded", countDown);
 document.addEventListener("htmx:afterSwap", countDown);
 setInterval(countDown, 1000);
 
+// Live parts: a hidden tab gives back its connection, of which a browser has six for all tabs of a server.
+document.addEventListener("visibilitychange", () => {
+  const step = document.hidden ? "htmx:beforeCleanupElement" : "htmx:afterProcessNode";
+  for (const live of document.querySelectorAll("[sse-connect]")) {
+    for (const element of [live, ...(document.hidden ? [] : live.querySelectorAll("[sse-swap]"))]) htmx.trigger(element, step);
+  }
+});
+
 // Notifications: the button on /approvals asks for the permission, and every page tells when the badge grows.
 const notify = document.getElementById("notify");
 if (notify !== null && "Notification" in window && Notification.permission === "default") {

@@ -3,8 +3,8 @@
 
 (() => {
   const COLOURS = {
-    ok: "--good", failed: "--bad", denied: "--bad", invalid: "--bad", error: "--bad", lost: "--bad",
-    timeout: "--warn", memory_limit: "--warn", output_limit: "--warn", process_limit: "--warn", cancelled: "--warn",
+    ok: "--good", failed: "--bad", invalid: "--bad", error: "--bad", lost: "--bad", denied: "--refused",
+    timeout: "--warn", memory_limit: "--warn", output_limit: "--warn", process_limit: "--warn", cancelled: "--dim",
   };
   let chart = null;
 
@@ -45,9 +45,9 @@
           { value: (_, at) => (at === null ? "" : new Date(at * 1000).toISOString().slice(0, 16).replace("T", " ")) , label: "from (UTC)" },
           ...order.map((at, place) => ({
             label: names[at],
-            stroke: colour(COLOURS[names[at]] ?? "--info"),
+            stroke: colour("--card"), // a line between two bars of the same colour
             fill: colour(COLOURS[names[at]] ?? "--info"),
-            width: 0,
+            width: 1,
             points: { show: false },
             paths: uPlot.paths.bars({ size: [0.8, 60] }),
             value: (_, sum, series, row) => (row === null ? "" : counts[at][row]),

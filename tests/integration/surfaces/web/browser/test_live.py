@@ -73,6 +73,28 @@ def test_an_end_elsewhere_is_shown_on_the_page_of_the_output(page, program):
     expect(page.get_by_text("The run has ended.")).to_be_visible()
 
 
+KEEP_SOURCES = """
+window.sources = [];
+window.EventSource = class extends EventSource { constructor(...given) { super(...given); window.sources.push(this); } };
+"""
+HIDE = """(hidden) => {
+  Object.defineProperty(document, "hidden", {value: hidden, configurable: true});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_hidden_tab_gives_back_its_connection(page, request):
+    page.add_init_script(KEEP_SOURCES)
+    page.goto("/")
+    page.wait_for_function("sources.length === 1 && sources[0].readyState === EventSource.OPEN")
+    page.evaluate(HIDE, True)
+    page.wait_for_function("sources[0].readyState === EventSource.CLOSED")
+    request.getfixturevalue("program")
+    page.evaluate(HIDE, False)
+    expect(page.get_by_role("list", name="Runs").get_by_role("listitem")).to_contain_text("the last line")
+    assert page.evaluate("sources.map((source) => source.readyState)") == [2, 1]
+
+
 def test_without_script_a_run_is_ended_on_a_phone(pages, program):
     page = pages.open(java_script_enabled=False, viewport=NARROW)
     page.goto("/")
