@@ -22,11 +22,11 @@ EXAMPLES = ROOT / "examples" / "demo"
 SESSIONS = ROOT / "examples" / "sessions" / "sessions.py"
 PADDOCK = Path(sys.executable).with_name("paddock")
 COMMITS = 20
-GRACE_MS = 5_000
+GRACE_MS = 20_000
 """How long after its limit a program must have ended, on a machine with other work too."""
 
 REFUSAL = "the demo reads the repository and does not write to it"
-HOSTILE = {"endless.ts": (1, "timeout"), "greedy.js": (10, "memory_limit"), "escape.js": (10, "failed")}
+HOSTILE = {"endless.ts": (1, "timeout"), "greedy.js": (60, "memory_limit"), "escape.js": (60, "failed")}
 """The seconds each program gets, and how it must end."""
 SERVERS = {"git", "files", "memory"}
 FROST = {"cities": {"Oslo": 2, "Rome": 0}, "total": 2}

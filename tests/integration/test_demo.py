@@ -59,7 +59,7 @@ def report(printed):
 
 def test_the_demo_reads_a_history(state, history):
     code, printed, errors = demo(state, history)
-    assert (code, errors) == (0, "")
+    assert (code, errors) == (0, ""), printed
     assert report(printed) == (
         'ship 1.2.3: 3 commits, the last one is "Build src/mast.py"\n'
         "   3  log.md\n"
@@ -83,7 +83,7 @@ def test_the_demo_reads_a_history(state, history):
 def test_the_demo_reads_a_shallow_clone_with_one_commit(state, history, tmp_path):
     git("clone", "--quiet", "--depth", "1", history.as_uri(), "shallow", cwd=tmp_path)
     code, printed, errors = demo(state, tmp_path / "shallow")
-    assert (code, errors) == (0, "")
+    assert (code, errors) == (0, ""), printed
     assert report(printed) == (
         'ship 1.2.3: 1 commit, the last one is "Build src/mast.py"\n'
         "   1  log.md\n"
