@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paddock.foundation.files import read_bounded
+from paddock.gate.watchers import Watchers
 from paddock.model.base import Json
 from paddock.model.errors import ConfigurationError, ToolNotFound
 from paddock.model.limits import SCRIPT_BYTES
@@ -151,11 +152,9 @@ class Scripts:
         work: ToolRun,
         decision: Decision,
         watch: "ConnectionWatch",
-        list_labels: "Callable[[], tuple[str, ...]]",
+        watchers: Watchers,
     ) -> RawResult:
         """Run an allowed tool and return its result; `watch` asks about and records its connections.
-
-        `list_labels` returns what its run has read, for flow rules.
 
         Raises EngineError when nothing ran.
         """
@@ -186,9 +185,11 @@ class Scripts:
         if terms.access == "overlay":
             from paddock.gate.overlays import OverlayChanges  # most tools have no overlay
 
-            overlay = OverlayChanges(self._overlay, request, self._hide, list_labels)
+            overlay = OverlayChanges(self._overlay, request, self._hide, watchers.list_labels)
         run = overlay.make_run() if overlay else None
-        result = await self._engine.run(ToolTask(tool, work, request.workspace.absolute(), terms, own, run))
+        on_start = None if watchers.live is None else watchers.live.take_measure
+        task = ToolTask(tool, work, request.workspace.absolute(), terms, own, run, on_start)
+        result = await self._engine.run(task)
         return hosts.add_connections(overlay.add_summary(result) if overlay else result)
 
 

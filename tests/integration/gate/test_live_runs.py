@@ -206,6 +206,28 @@ def test_a_run_that_waits_for_a_person_is_shown_and_stopped(workspace: Path, set
     asyncio.run(main())
 
 
+def test_a_script_tool_is_measured_and_stopped(workspace: Path, settings: Settings) -> None:
+    folder = workspace / ".paddock" / "tools" / "sleeper"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text(
+        f"id: sleeper\nname: Sleeper\ndescription: Sleeps.\nruntime: python\nscript: script.py\ntimeout: {LONG_MS}\n"
+    )
+    (folder / "schema.json").write_text('{"type": "object"}')
+    (folder / "script.py").write_text(PROGRAM)
+
+    async def main() -> None:
+        async with open_paddock(with_time(settings), workspace) as opened:
+            request = ExecutionRequest(workspace=workspace, work=opened.scripts.make_work("sleeper", {}))
+            outcome = asyncio.ensure_future(opened.gate.execute(request))
+            found = await look_until(lambda state: any(run.cpu_ms for run in state.runs))
+            [(kind, name, memory)] = [(run.kind, run.name, run.memory_bytes or 0) for run in found.runs]
+            assert (kind, name, memory > 1_000_000) == ("tool", "sleeper", True)
+            assert await LiveRuns().stop_run(request.id)
+            assert (await outcome).status == "cancelled"
+
+    asyncio.run(main())
+
+
 def test_secrets_do_not_leave_the_process(workspace: Path, settings: Settings) -> None:
     async def main() -> None:
         async with Paddock(workspace, settings=with_time(settings)) as paddock:

@@ -33,6 +33,7 @@ from paddock.model.request import ToolRun
 from paddock.model.tool import EXIT_REFUSED, EXIT_SIGNAL_BASE, ToolEnd, ToolTerms
 
 if TYPE_CHECKING:
+    from paddock.confinement.sandbox.protocol import OnStart
     from paddock.engines.changes.opening import OverlayRun
 
 INHERITED = frozenset(
@@ -101,6 +102,8 @@ class ToolTask:
     """What serves its proxy, with the network `hosts`."""
     overlay: "OverlayRun | None" = None
     """Keeps its changes, with the access `overlay`."""
+    on_start: "OnStart | None" = None
+    """Receives what measures its processes, when it has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +285,7 @@ class ToolEngine:
                 variables["PADDOCK_WORKSPACE"] = str(overlays.locate(task.workspace.resolve()))
             async with open_hosts(task.hosts, slot.scratch) as (proxies, on_proxy_socket):
                 grants = grants.model_copy(update={"environment": {**variables, **proxies}})
-                streams = Streams(stdin, on_proxy_socket=on_proxy_socket)
+                streams = Streams(stdin, on_proxy_socket=on_proxy_socket, on_start=task.on_start)
                 result = await sandbox.run(argv, grants, limits, streams, slot=slot)
             if overlay is not None and overlays is not None:
                 await overlay.keep(sandbox, overlays, result)

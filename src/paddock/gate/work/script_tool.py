@@ -68,5 +68,5 @@ class ScriptToolRuns(Kind[ToolRun]):
         watchers: Watchers,
     ) -> RawResult:
         watch = context.watch_connections(request)
-        running = context.engines.scripts.run_tool(request, work, decision, watch, watchers.list_labels)
+        running = context.engines.scripts.run_tool(request, work, decision, watch, watchers)
         return await end_unless_stopped(running, watchers.stop)

@@ -89,7 +89,9 @@ def test_a_program_reaches_the_hosts_that_a_rule_allows_and_no_other(tmp_path, p
         refused = f"other.example.com:80 is not allowed by any of the user network rules; {fix}"
         direct = "<urlopen error [Errno 111] Connection refused>"
         assert list_shown(outcome) == f"localhost:{port} /a\n{direct}\n403 Paddock: {refused}\n"
-        first, second = sorted(outcome.network, key=lambda each: each.host)  # in the order in which they ended
+        first, second = sorted(
+            outcome.network, key=lambda each: each.host
+        )  # in the order in which they ended
         facts = (first.host, first.port, first.address, first.verdict, first.rule, first.reason)
         assert facts == ("localhost", port, "127.0.0.1", "allowed", "user network rule 1", "")
         assert first.sent_bytes > 0
