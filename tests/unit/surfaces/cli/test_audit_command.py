@@ -48,7 +48,7 @@ def test_tail_and_show(directory: Path) -> None:
     nonsense = audit("tail", "--event", "nonsense")
     assert (nonsense.exit_code, nonsense.stdout) == (2, "")
     assert (
-        "'nonsense' is not one of 'refused', 'asked', 'answered', 'decided', 'started', 'looked', 'connected', 'finished', 'revoked', 'recovered'"
+        "'nonsense' is not one of 'refused', 'asked', 'answered', 'decided', 'started', 'looked', 'connected', 'finished', 'approved', 'revoked', 'recovered'"
         in nonsense.stderr
     )
     unknown = audit("show", "nothing")

@@ -204,7 +204,7 @@ def test_names_of_scripts_are_completed(ws: Path, monkeypatch: pytest.MonkeyPatc
         ("paddock servers search x --server w", ["web"]),
         ("paddock tool run gre", ["greet"]),
         ("paddock output query x", []),
-        ("paddock audit tail --event a", ["asked", "answered", "archived"]),
+        ("paddock audit tail --event a", ["asked", "answered", "approved", "archived"]),
         ("paddock servers tools --set servers.config=/nowhere/servers.json ", []),
     ],
 )
