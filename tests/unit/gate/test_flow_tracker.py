@@ -45,7 +45,8 @@ class Desk:
         outgoing = OutgoingRedaction(RedactionSettings(), KnownSecrets())
         servers = cast("Any", None)  # no call depends on annotations
         rules, policy = FlowPolicy(settings, KINDS), Policy(settings, KINDS)
-        self.tracker = FlowTracker(rules, policy, servers, outgoing, cast("Any", None))
+        absent = cast("Any", None)
+        self.tracker = FlowTracker(rules, policy, servers, outgoing, absent, find_changes=absent)
 
     def begin(self, client: str = "", session: str | None = None) -> ExecutionRequest:
         request = ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="", session=session))
