@@ -2,12 +2,13 @@
 
 import asyncio
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from paddock.gate.flow.tracker import FlowTracker
+from paddock.gate.flow.tracker import FlowState, FlowTracker, Read
 from paddock.gate.work import KINDS
 from paddock.model.outcome import Decision, Outcome, RawResult, Status
 from paddock.model.program import ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
@@ -70,6 +71,23 @@ class Desk:
             assert self.enter((request, decision)) is None
             self.tracker.leave(request, result)
         return decision.allowed
+
+
+def test_labels_can_be_read_in_a_thread_while_calls_begin() -> None:
+    state = FlowState(set())
+
+    class Labels(tuple[str, ...]):
+        """Labels of a call; another one begins whenever they are read."""
+
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[str]:
+            state.in_flight[f"call {len(state.in_flight)}"] = Read("", "", "", ("untrusted",))
+            return super().__iter__()
+
+    state.in_flight["first"] = Read("", "", "", Labels(("private",)))
+    assert state.labels == {"private"}
+    assert state.labels == {"private", "untrusted"}
 
 
 def test_a_source_is_refused_while_a_program_can_send_its_result() -> None:

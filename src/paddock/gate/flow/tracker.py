@@ -108,7 +108,8 @@ class FlowState:
     @property
     def labels(self) -> frozenset[str]:
         """Everything that was read, and what is being read."""
-        flying = [label for each in self.in_flight.values() for label in each.labels]
+        # A change set is made in a thread, while the run may begin further calls: copies are atomic, loops are not.
+        flying = [label for each in tuple(self.in_flight.values()) for label in each.labels]
         return frozenset((*self.reads, *flying))
 
 

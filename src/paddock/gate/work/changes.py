@@ -45,19 +45,15 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
     def judge(
         self, request: ExecutionRequest, work: ChangeSetRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
-        is_person = _is_person(request)
+        is_agent = not is_person(request)
         objections: list[Reason] = []
         # A person may accept what programs that only read have changed in overlays.
-        calls = request.calls if is_person else narrower(request.calls, settings.grants.calls)
+        calls = narrower(request.calls, settings.grants.calls) if is_agent else request.calls
         if calls != "run":
             what = f"{self.label(work)} changes something, but this run may only read ({calls})"
             objections.append(("grants.calls", f"{what}; use a run with calls = 'run'"))
         questions: list[Reason] = []
-        if (
-            work.action != "discard"
-            and not is_person
-            and not self._is_allowed_by_owner(request, work, settings)
-        ):
+        if work.action != "discard" and is_agent and not self._is_allowed_by_owner(request, work, settings):
             questions.append(("changes", f"{self.label(work)} needs a person's approval"))
         return Judgement({"grants": Grants()}, [], objections, questions=tuple(questions))
 
@@ -147,13 +143,14 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         )
 
 
-def _is_person(request: ExecutionRequest) -> bool:
+def is_person(request: ExecutionRequest) -> bool:
+    """Return whether a person sent a request, and not an agent or a program."""
     return request.surface in _PERSONS and request.parent is None
 
 
 def _fail(error: ChangesError, request: ExecutionRequest) -> RawResult:
     status = Status.INVALID if isinstance(error, ChangesNotFound) else Status.FAILED
-    message = str(error) if _is_person(request) else hide_paths(str(error), request.workspace)
+    message = str(error) if is_person(request) else hide_paths(str(error), request.workspace)
     return RawResult(status=status, error=ErrorInfo(name=type(error).__name__, message=message, phase="run"))
 
 

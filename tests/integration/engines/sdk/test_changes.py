@@ -237,6 +237,9 @@ def test_a_program_sees_no_path_of_the_store_in_an_error(open_desk):
     outcome = desk.run(f"await paddock.changes.accept('{set_id}')")
     assert outcome.status is Status.FAILED
     assert str(desk.place) not in outcome.error.message
+    lost = desk.run(CHANGE)
+    assert "its changes are lost" in lost.error.message
+    assert str(desk.place) not in lost.error.message
 
 
 def test_what_was_stopped_before_it_began_does_nothing(open_desk):
