@@ -25,6 +25,21 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled from None if task.cancelled() else task.exception()
 
 
+async def finish_first(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns. If the caller is cancelled meanwhile, its next await raises that instead."""
+    task, caller = asyncio.ensure_future(work), asyncio.current_task()
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if is_cancelled and caller is not None:
+        caller.uncancel()  # `asyncio.timeout` compares the number of cancellations
+        caller.cancel()
+    return task.result()
+
+
 async def wait_shielded(task: "asyncio.Task[Any]") -> None:
     """Wait until a task has ended, within a cancel scope of anyio, which cancels the waiter again at each await."""
     import anyio  # the MCP library, whose scopes these are, has loaded it; other commands do not need it

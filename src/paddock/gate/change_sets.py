@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from paddock.foundation.cancellation import run_shielded
+from paddock.foundation.cancellation import finish_first
 from paddock.model.base import Json, count
 from paddock.model.errors import ChangesCorrupted, ChangesError, EngineError
 from paddock.model.numbers import dumps
@@ -228,10 +228,16 @@ class ChangeSets:
         return [each for each in changes if each.path in undone]
 
     async def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
-        """Accept, discard or undo. Raises ChangesError; then nothing was changed."""
+        """Accept, discard or undo what `work.shown` shows of it, if it shows something.
+
+        Once writing has begun, a cancellation of the caller waits for its next await, so that it can record what was
+        done. Raises ChangesError; then nothing was changed.
+        """
+        if work.action != "discard":  # a damaged set can still be discarded
+            await asyncio.to_thread(self._load, work, workspace)
         merges = await self._merge(work, workspace) if work.merge else None
         # A thread cannot be stopped; what it began is finished or undone before the answer.
-        return await run_shielded(asyncio.to_thread(self._carry_out, work, workspace, merges))
+        return await finish_first(asyncio.to_thread(self._carry_out, work, workspace, merges))
 
     async def _merge(self, work: ChangeSetRun, workspace: Path) -> "Merges":
         """Return the merges of all conflicts that there are now. Raises ChangesError."""
@@ -247,6 +253,11 @@ class ChangeSets:
     def _carry_out(self, work: ChangeSetRun, workspace: Path, merges: "Merges | None") -> ChangesReport:
         acceptor = self._make_acceptor(workspace)
         with acceptor.open(writes=work.action != "discard") as recovery:
+            if work.shown and self.preview(work, workspace) != work.shown:
+                raise ChangesError(
+                    "Nothing was changed: by now this would do something else than the person was shown; "
+                    "call it again"
+                )
             if work.action == "discard":
                 repeated = self._discard(work, workspace)
                 return ChangesReport(work.id, work.action, None, recovery, repeated)

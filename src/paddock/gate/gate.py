@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from paddock.engines.live_run import LiveRun
+from paddock.engines.live_run import WITHDRAWN, LiveRun
 from paddock.engines.run_clock import RunClock
 from paddock.foundation.cancellation import call_when_set, run_shielded
 from paddock.foundation.large_json import run_in_slices
@@ -154,7 +154,8 @@ class Gate:
         from paddock.policy.decisions.flow import FlowPolicy
 
         rules, artifacts = FlowPolicy(settings, KINDS), engines.results.artifacts
-        return FlowTracker(rules, self._policy, engines.servers, self._outgoing, artifacts)
+        known = rules, self._policy, engines.servers, self._outgoing, artifacts
+        return FlowTracker(*known, find_changes=engines.changes.find)
 
     @property
     def engines(self) -> Engines:
@@ -326,6 +327,10 @@ class Gate:
                 return self._end_without_run(request, decision, checked)
             decision = checked
         if decision.asks:
+            shown = await kind.add_shown(self._context, request, request.work)
+            if isinstance(shown, RawResult):
+                return self._end_without_run(request, decision, shown)
+            request = shown
             decision = await self.approvals.settle(request, decision, watchers.stop)
         admission = (
             kind.admit(self._context, request, request.work, decision, watchers) if decision.allowed else None
@@ -400,6 +405,9 @@ class Gate:
                 phase="decide",
             )
             return self._end_without_run(request, decision, RawResult(status=Status.DENIED, error=error))
+        if watchers.stop is not None and watchers.stop.is_set():
+            withdrawn = RawResult(status=Status.CANCELLED, error=WITHDRAWN)
+            return self._end_without_run(request, decision, withdrawn, watchers.waits)
         if decision.grants.calls == "dry_run" and kind.is_rehearsed(request.work):
             return self._rehearse_request(request, decision)
         if request.key is not None and self._claims is None:

@@ -7,6 +7,7 @@ from paddock.gate.change_sets import open_store
 from paddock.model.changes import ChangesSummary, DirectoryChanges
 from paddock.model.errors import ChangesError
 from paddock.model.outcome import ErrorInfo, RawResult, Status
+from paddock.model.path_privacy import hide_paths
 from paddock.model.printable import make_printable
 from paddock.model.request import ExecutionRequest
 from paddock.policy.settings.overlay import OverlaySettings
@@ -56,6 +57,10 @@ class OverlayChanges:
     def add_summary(self, result: RawResult) -> RawResult:
         """Return the result of the program with its changes, if it ran."""
         if self._fault:
+            from paddock.gate.work.changes import is_person
+
+            if not is_person(self._request):
+                self._fault = hide_paths(self._fault, self._request.workspace)
             error = ErrorInfo(name="Changes", message=self._fault, phase="run")
             result = result.replace(status=Status.ERROR, error=error)
         incomplete = next((each.incomplete for each in self._summaries.values() if each.incomplete), "")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from paddock.foundation.store_threads import run_in_store_thread
+from paddock.gate.work.kind import shorten_name
 from paddock.model.ids import new_id
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class PinApprovals:
         self._record(change.server, change.tool, facts)
 
     def _record(self, server: str, tool: str, facts: "Mapping[str, Field]") -> None:
-        work: dict[str, Field] = {"kind": "server", "name": f"{server}/{tool}"}
+        work: dict[str, Field] = {"kind": "server", "name": shorten_name(f"{server}/{tool}")}
         self._audit.append("approved", new_id(), {**self._who, **work, **facts})
 
     async def _review_again(self, server: str) -> None:

@@ -370,7 +370,8 @@ class ChangeSetRun(Value):
     merge: bool = False
     """Whether text files that were changed since are merged."""
     shown: tuple[str, ...] = ()
-    """The beginning of the difference, for the person who is asked. The gate reads it from the set."""
+    """The beginning of the difference, which the person who is asked sees. The gate reads it from the set. The request
+    fails if it would do something else by the time of the answer."""
 
 
 Work = Annotated[

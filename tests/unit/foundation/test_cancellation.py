@@ -10,6 +10,7 @@ from paddock.foundation.cancellation import (
     Stop,
     call_when_set,
     cancel_all,
+    finish_first,
     run_shielded,
     unless_stopped,
     wait_shielded,
@@ -56,6 +57,39 @@ def test_without_one_the_work_returns_or_raises():
     assert asyncio.run(run_shielded(asyncio.sleep(0, 7))) == 7
     with pytest.raises(LookupError, match=r"^gone$"):
         asyncio.run(run_shielded(fails()))
+
+
+def test_work_that_must_finish_returns_before_its_caller_is_cancelled():
+    results = []
+
+    async def wait():
+        async with asyncio.timeout(60):
+            results.append(await finish_first(asyncio.sleep(0, 7)))
+            results.append(asyncio.current_task().cancelling())
+            await asyncio.sleep(0)
+            results.append("not cancelled")
+
+    async def cancel():
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert (asyncio.run(cancel()), results) == (True, [7, 1])
+    assert asyncio.run(finish_first(asyncio.sleep(0, 7))) == 7
+
+
+def test_a_timeout_is_one_although_the_work_was_finished_first():
+    async def wait():
+        done = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(0):
+            asyncio.get_running_loop().call_later(0.01, done.set_result, 7)
+            assert await finish_first(asyncio.wait_for(done, None)) == 7
+            await asyncio.sleep(0)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(wait())
 
 
 def test_what_fails_meanwhile_is_the_cause_of_the_cancellation():

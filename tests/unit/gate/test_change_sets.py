@@ -14,7 +14,7 @@ from paddock.gate.change_sets import ChangeSets, open_store
 from paddock.gate.work import kind_of
 from paddock.model.errors import ChangesError
 from paddock.model.request import ChangesAction, ChangeSetRun, ExecutionRequest
-from paddock.policy.decisions.question_texts import format_details
+from paddock.policy.decisions.question_texts import format_details, hash_request
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.overlay import OverlaySettings
@@ -72,6 +72,15 @@ def test_named_paths_and_a_long_difference_cannot_push_a_protected_path_out(plac
     assert lines[0].startswith("42 of 82 paths: 42 added; named: !first, file0, ./file1, ")
     assert lines[1] == f"protected: {HOOK}"
     assert lines[-1] == f"... (more: paddock changes diff {place.id})"
+
+
+def test_an_answer_holds_for_what_was_shown(place: Place) -> None:
+    def hash_shown(shown: tuple[str, ...]) -> str:
+        work = place.work("undo").model_copy(update={"shown": shown})
+        request = ExecutionRequest(surface="web", workspace=place.workspace, work=work)
+        return hash_request(request, kind_of(request).hash_fields(work))
+
+    assert hash_shown(("1 of 2 paths",)) != hash_shown(("2 of 2 paths",))
 
 
 def test_more_paths_that_must_be_named_than_a_question_can_show_are_refused(place: Place) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from paddock.gate.flow.tracker import FlowTracker
+from paddock.gate.flow.tracker import FlowState, FlowTracker, Read
 from paddock.gate.work import KINDS
 from paddock.model.outcome import Decision, Outcome, RawResult, Status
 from paddock.model.program import ProgramEnd, ProgramGrants, ProgramLimits, ProgramTerms
@@ -45,7 +46,8 @@ class Desk:
         outgoing = OutgoingRedaction(RedactionSettings(), KnownSecrets())
         servers = cast("Any", None)  # no call depends on annotations
         rules, policy = FlowPolicy(settings, KINDS), Policy(settings, KINDS)
-        self.tracker = FlowTracker(rules, policy, servers, outgoing, cast("Any", None))
+        absent = cast("Any", None)
+        self.tracker = FlowTracker(rules, policy, servers, outgoing, absent, find_changes=absent)
 
     def begin(self, client: str = "", session: str | None = None) -> ExecutionRequest:
         request = ExecutionRequest(workspace=Path("/w"), work=GuestRun(source="", session=session))
@@ -69,6 +71,23 @@ class Desk:
             assert self.enter((request, decision)) is None
             self.tracker.leave(request, result)
         return decision.allowed
+
+
+def test_labels_can_be_read_in_a_thread_while_calls_begin() -> None:
+    state = FlowState(set())
+
+    class Labels(tuple[str, ...]):
+        """Labels of a call; another one begins whenever they are read."""
+
+        __slots__ = ()
+
+        def __iter__(self) -> Iterator[str]:
+            state.in_flight[f"call {len(state.in_flight)}"] = Read("", "", "", ("untrusted",))
+            return super().__iter__()
+
+    state.in_flight["first"] = Read("", "", "", Labels(("private",)))
+    assert state.labels == {"private"}
+    assert state.labels == {"private", "untrusted"}
 
 
 def test_a_source_is_refused_while_a_program_can_send_its_result() -> None:

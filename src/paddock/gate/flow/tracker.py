@@ -22,6 +22,7 @@ from paddock.gate.work import kind_of
 from paddock.model.base import Json
 from paddock.model.errors import (
     ArtifactError,
+    ChangesError,
     ConfigurationError,
     InvalidHandle,
     ServerError,
@@ -29,7 +30,7 @@ from paddock.model.errors import (
 )
 from paddock.model.flow import MAX_REFERENCES, FlowFinding
 from paddock.model.outcome import Decision, Outcome, RawResult, Status
-from paddock.model.request import ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
+from paddock.model.request import ChangeSetRun, ExecutionRequest, GuestRun, RuntimeRun, SdkCall, ServerCall
 from paddock.model.session import NEW
 from paddock.model.texts import cut_middle
 from paddock.policy.decisions.decision import Policy
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from paddock.model.change_set import ChangeSet
+    from paddock.record.changes.store import StoredChanges
     from paddock.record.output.artifacts import Artifacts
 
 Key = tuple[str, ...]
@@ -106,7 +108,8 @@ class FlowState:
     @property
     def labels(self) -> frozenset[str]:
         """Everything that was read, and what is being read."""
-        flying = [label for each in self.in_flight.values() for label in each.labels]
+        # A change set is made in a thread, while the run may begin further calls: copies are atomic, loops are not.
+        flying = [label for each in tuple(self.in_flight.values()) for label in each.labels]
         return frozenset((*self.reads, *flying))
 
 
@@ -130,8 +133,11 @@ class FlowTracker:
         servers: ServerService,
         outgoing: OutgoingRedaction,
         artifacts: "Callable[[], Artifacts]",
+        *,
+        find_changes: "Callable[[str, Path], StoredChanges]",
     ) -> None:
-        """Use `artifacts` to find the labels of stored output."""
+        """Use `artifacts` to find the labels of stored output, and `find_changes` to find those of a change set."""
+        self._find_changes = find_changes
         self._artifacts = artifacts
         self._rules = rules
         self._policy = policy
@@ -188,7 +194,8 @@ class FlowTracker:
         state = self._find_state(request)
         if inputs and labels.sinks:  # a program that can send them has them from its start
             run = request.root or request.id
-            state.add(Read(request.id, run, _STORED_OUTPUT, tuple(sorted(inputs))))
+            name = _CHANGES if isinstance(request.work, ChangeSetRun) else _STORED_OUTPUT
+            state.add(Read(request.id, run, name, tuple(sorted(inputs))))
         rule = self._rules.find_rule(state.labels, finding.sinks)
         if rule is None:
             return decision.replace(flow=finding)
@@ -355,8 +362,10 @@ class FlowTracker:
             return ToolHints()
 
     async def _find_labels_of_inputs(self, request: ExecutionRequest) -> frozenset[str]:
-        """Return the labels of the stored output that a request reads."""
+        """Return the labels of the stored output, or of the change set, that a request reads."""
         work, handles = request.work, list[Json]()
+        if isinstance(work, ChangeSetRun):
+            return await self._find_labels_of_changes(work, request.workspace)
         if isinstance(work, RuntimeRun):
             handles = [file.artifact for file in work.files]
         elif isinstance(work, SdkCall) and work.method == "output.query":
@@ -366,6 +375,16 @@ class FlowTracker:
             if isinstance(handle, str):
                 labels.update((await self._find_labels_of_output(handle, request.workspace))[1])
         return frozenset(labels)
+
+    async def _find_labels_of_changes(self, work: ChangeSetRun, workspace: Path) -> frozenset[str]:
+        """Return the labels of a change set that is accepted or undone: the result names its paths."""
+        if work.action == "discard":
+            return frozenset()
+        try:
+            found = await asyncio.to_thread(self._find_changes, work.id, workspace)
+        except ChangesError:  # the request fails, too
+            return frozenset()
+        return frozenset(found.change_set.flow_labels)
 
     async def _find_labels_of_output(self, handle: str, workspace: Path) -> tuple[str, tuple[str, ...]]:
         """Return the request that stored output, and its labels: all of them if its manifest cannot be read."""
@@ -474,4 +493,5 @@ def _list_values(result: RawResult) -> list[object]:
         values += [program.stdout.head, program.stdout.tail, program.stderr.head, program.stderr.tail]
     if (tool := result.tool) is not None:
         values += [tool.stdout, tool.stderr]
+    values += [each.diff for each in (result.changes, *result.directory_changes) if each is not None]
     return values

@@ -10,6 +10,7 @@ from paddock.model.base import Json, count
 from paddock.model.errors import ChangesError, ChangesNotFound
 from paddock.model.limits import Grants, narrower
 from paddock.model.outcome import Decision, ErrorInfo, RawResult, Status
+from paddock.model.path_privacy import hide_paths
 from paddock.model.request import ChangeSetRun, ExecutionRequest
 from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.kinds import FindExecutables, Judgement, Reason
@@ -44,19 +45,15 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
     def judge(
         self, request: ExecutionRequest, work: ChangeSetRun, settings: Settings, catalogue: FindExecutables
     ) -> Judgement:
-        is_person = request.surface in _PERSONS and request.parent is None
+        is_agent = not is_person(request)
         objections: list[Reason] = []
         # A person may accept what programs that only read have changed in overlays.
-        calls = request.calls if is_person else narrower(request.calls, settings.grants.calls)
+        calls = narrower(request.calls, settings.grants.calls) if is_agent else request.calls
         if calls != "run":
             what = f"{self.label(work)} changes something, but this run may only read ({calls})"
             objections.append(("grants.calls", f"{what}; use a run with calls = 'run'"))
         questions: list[Reason] = []
-        if (
-            work.action != "discard"
-            and not is_person
-            and not self._is_allowed_by_owner(request, work, settings)
-        ):
+        if work.action != "discard" and is_agent and not self._is_allowed_by_owner(request, work, settings):
             questions.append(("changes", f"{self.label(work)} needs a person's approval"))
         return Judgement({"grants": Grants()}, [], objections, questions=tuple(questions))
 
@@ -72,7 +69,14 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         return what.get(work.action, "undo accepted changes in the workspace"), given
 
     def hash_fields(self, work: ChangeSetRun) -> dict[str, Json]:
-        return {"action": work.action, "id": work.id, "paths": list[Json](work.paths), "merge": work.merge}
+        # An answer holds for what was shown: what `undo` takes back depends on what is accepted by then.
+        return {
+            "action": work.action,
+            "id": work.id,
+            "paths": list[Json](work.paths),
+            "merge": work.merge,
+            "shown": list[Json](work.shown),
+        }
 
     def list_facts(self, work: ChangeSetRun, decision: Decision) -> dict[str, Field]:
         facts: dict[str, Field] = {"action": work.action, "changes": work.id}
@@ -90,17 +94,15 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
             "paths": [shorten_name(path) for path in paths[:MAX_LIST_ITEMS]],
         }
 
-    async def refine(
-        self, context: Context, request: ExecutionRequest, work: ChangeSetRun, decision: Decision
+    async def add_shown(
+        self, context: Context, request: ExecutionRequest, work: ChangeSetRun
     ) -> ExecutionRequest | RawResult:
-        """Return the request with the beginning of the difference, if a person is asked."""
-        if not decision.asks:
-            return request if not work.shown else _with(request, work, ())
+        """Return the request with the beginning of the difference."""
         try:
             shown = await asyncio.to_thread(context.engines.changes.preview, work, request.workspace)
         except ChangesError as error:
-            return _fail(error)
-        return _with(request, work, shown)
+            return _fail(error, request)
+        return request.model_copy(update={"work": work.model_copy(update={"shown": shown})})
 
     async def run(
         self,
@@ -113,7 +115,7 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         try:
             done = await context.engines.changes.carry_out(work, request.workspace)
         except ChangesError as error:
-            return _fail(error)
+            return _fail(error, request)
         value = done.describe()
         conflicts = () if done.report is None else done.report.conflicts
         if not conflicts:
@@ -141,15 +143,15 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         )
 
 
-def _with(request: ExecutionRequest, work: ChangeSetRun, shown: tuple[str, ...]) -> ExecutionRequest:
-    return request.model_copy(update={"work": work.model_copy(update={"shown": shown})})
+def is_person(request: ExecutionRequest) -> bool:
+    """Return whether a person sent a request, and not an agent or a program."""
+    return request.surface in _PERSONS and request.parent is None
 
 
-def _fail(error: ChangesError) -> RawResult:
+def _fail(error: ChangesError, request: ExecutionRequest) -> RawResult:
     status = Status.INVALID if isinstance(error, ChangesNotFound) else Status.FAILED
-    return RawResult(
-        status=status, error=ErrorInfo(name=type(error).__name__, message=str(error), phase="run")
-    )
+    message = str(error) if is_person(request) else hide_paths(str(error), request.workspace)
+    return RawResult(status=status, error=ErrorInfo(name=type(error).__name__, message=message, phase="run"))
 
 
 def _hash(paths: tuple[str, ...]) -> str:

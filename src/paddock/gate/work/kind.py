@@ -101,8 +101,8 @@ class Context(NamedTuple):
 class Kind(WorkPolicy[W]):
     """One kind of work: decides, names, describes, records and runs it.
 
-    `admit`, `check`, `prepare`, `refine` and `run` have effects, and `resolve` reads what a server has reported. All
-    other methods are pure.
+    `add_shown`, `admit`, `check`, `prepare`, `refine` and `run` have effects, and `resolve` reads what a server has
+    reported. All other methods are pure.
     """
 
     @abstractmethod
@@ -175,6 +175,16 @@ class Kind(WorkPolicy[W]):
         """
         del context, request, work
         return decision
+
+    async def add_shown(
+        self, context: Context, request: ExecutionRequest, work: W
+    ) -> ExecutionRequest | RawResult:
+        """Return the request with what its question shows besides its arguments, or the error of reading that.
+
+        Called just before a person is asked, whatever rule asks.
+        """
+        del context, work
+        return request
 
     def admit(
         self, context: Context, request: ExecutionRequest, work: W, decision: Decision, watchers: Watchers

@@ -10,6 +10,7 @@ from mcp.shared.uri_template import UriTemplate
 from paddock.model.base import Json
 from paddock.model.changes import ChangesSummary
 from paddock.model.errors import ChangesError
+from paddock.model.path_privacy import hide_paths
 from paddock.surfaces.mcp_server.output_resources import MAX_RANGE_BYTES, UnknownResourceError
 from paddock.surfaces.rendering.terminal import make_encodable
 
@@ -40,7 +41,7 @@ class ChangeDifferences:
         try:
             stored, text = await asyncio.to_thread(self._render, str(found["id"]))
         except ChangesError as error:
-            raise UnknownResourceError(str(error)) from None
+            raise UnknownResourceError(hide_paths(str(error), self._workspace)) from None
         self._note_changes(client, stored.change_set, text)
         return {"uri": uri, "mimeType": _DIFF, "text": make_encodable(text)}
 
@@ -48,9 +49,11 @@ class ChangeDifferences:
         """Return the IDs of the change sets, the newest first."""
         if argument != "id":
             return ()
-        return await asyncio.to_thread(
-            lambda: [stored.id for stored in self._changes.list_sets(self._workspace)]
-        )
+        try:
+            found = await asyncio.to_thread(self._changes.list_sets, self._workspace)
+        except ChangesError:  # reading one reports it
+            return ()
+        return [stored.id for stored in found]
 
     def _render(self, set_id: str) -> "tuple[StoredChanges, str]":
         stored = self._changes.find(set_id, self._workspace)

@@ -1,8 +1,15 @@
 """`paddock.changes`: a program accepts what another program changed in an overlay, and a person is asked."""
 
+import asyncio
+import threading
+
 import pytest
 
+from paddock.gate.change_sets import ChangeSets
+from paddock.model.approval import Answer
 from paddock.model.outcome import Status
+from paddock.model.request import ChangeSetRun, ExecutionRequest, GuestRun, SdkCall
+from paddock.policy.settings.flow import FlowLabel, FlowRule, FlowSettings
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import OverlaySettings, RuntimeSettings
 
@@ -17,9 +24,9 @@ ALLOWED = tuple(
 
 @pytest.fixture
 def open_desk(desk):
-    def open_it(rules=()):
+    def open_it(rules=(), **settings):
         overlay = OverlaySettings(directory=desk.place / "changes")
-        desk.open(rules=rules, runtimes=RuntimeSettings(access="overlay"), overlay=overlay)
+        desk.open(rules=rules, runtimes=RuntimeSettings(access="overlay"), overlay=overlay, **settings)
         (desk.workspace / "old.txt").write_text("old\n")
         return desk
 
@@ -87,8 +94,8 @@ def test_a_conflict_is_an_error_and_is_merged_if_the_program_wants_that(open_des
         ),
         (
             "accept('changes-0123456789abcdef0123456789abcdef')",
-            "Change set not found: changes-0123456789abcdef0123456789abcdef; "
-            "it was deleted, or is older than overlay.keep_days",
+            "Change set not found: 'changes-0123456789abcdef0123456789abcdef'; "
+            "`paddock changes list` shows those of a workspace",
         ),
     ],
 )
@@ -111,4 +118,144 @@ def test_nothing_is_accepted_without_a_person(open_desk):
     desk = open_desk()
     outcome = desk.run(f"{CHANGE} await paddock.changes.accept(id)", profile="execute")
     assert (outcome.status, outcome.error.name) == (Status.FAILED, "ApprovalUnavailable")
+    assert not (desk.workspace / "new.txt").exists()
+
+
+def ask_person(desk, source, read=lambda question: question.details, *, meanwhile=None):
+    """Run an agent's program for a person who says yes; return the outcome and what they `read` of the questions.
+
+    `meanwhile` is done while the person reads a question about undoing.
+    """
+    shown = []
+
+    async def say_yes(question):
+        shown.append(read(question))
+        if meanwhile is not None and question.what.startswith("undo"):
+            await desk.session.gate.execute(ExecutionRequest(workspace=desk.workspace, work=meanwhile))
+        return Answer(verdict="once", by="ann")
+
+    work = GuestRun(source=source, profile="execute", check="off")
+    return desk.execute(ExecutionRequest(workspace=desk.workspace, work=work), asker=say_yes), shown
+
+
+def test_what_was_accepted_while_a_person_read_the_question_is_not_undone(open_desk):
+    desk = open_desk()
+    set_id = desk.run(f"{CHANGE} return id").value
+    outcome, [_, shown] = ask_person(
+        desk,
+        f"""
+        await paddock.changes.accept("{set_id}", {{paths: ["new.txt"]}});
+        await paddock.changes.undo("{set_id}");
+        """,
+        meanwhile=ChangeSetRun(action="accept", id=set_id, paths=("old.txt",)),
+    )
+    assert '"1 of 2 paths: 1 added"' in shown
+    assert outcome.error.message == (
+        "Nothing was changed: by now this would do something else than the person was shown; call it again"
+    )
+    assert (desk.workspace / "old.txt").read_text() == "old\nmore\n"
+
+
+def label_flows(**sink):
+    """Return a rule that asks before what programs read leaves by `sink`."""
+    labels = FlowLabel(runtime="*", source="private"), FlowLabel(**sink, sink="external")
+    return FlowSettings(label=labels, rule=(FlowRule(source=["private"], sink="external", effect="ask"),))
+
+
+def test_a_flow_rule_that_asks_shows_the_difference(open_desk):
+    desk = open_desk(ALLOWED, flow=label_flows(method="changes.accept"))
+    outcome, [shown] = ask_person(desk, f"{CHANGE} await paddock.changes.accept(id)")
+    assert outcome.ok
+    assert '"2 of 2 paths: 1 added, 1 modified"' in shown
+
+
+def test_a_question_shows_what_a_call_has_from_the_difference_of_changes(open_desk):
+    desk = open_desk(ALLOWED, flow=label_flows(method="cir.capture"))
+    source = """
+    const run = await paddock.exec("shell", "echo account 1234567890 > new.txt", {access: "overlay"});
+    paddock.cir.capture(run.changes.diff.match(/account [0-9]+/)[0]);
+    """
+    outcome, reasons = ask_person(desk, source, lambda question: "; ".join(question.reasons))
+    assert outcome.ok, outcome.error
+    assert "arguments.arguments[0] has" in reasons[0]
+
+
+def test_a_program_that_reads_the_paths_of_a_change_set_has_its_labels(open_desk):
+    desk = open_desk(ALLOWED, flow=label_flows(method="notify.send"))
+    set_id = desk.run(f"{CHANGE} return id").value
+    assert desk.run(f"await paddock.changes.accept('{set_id}')").labels == ("private",)
+    assert desk.run(f"await paddock.changes.undo('{set_id}')").labels == ("private",)
+    assert desk.run(f"await paddock.changes.discard('{set_id}')").labels == ()
+
+
+def test_the_record_has_what_was_accepted_although_the_caller_was_cancelled(open_desk, monkeypatch):
+    desk = open_desk()
+    set_id = desk.run(f"{CHANGE} return id").value
+    carry_out, may_write = ChangeSets._carry_out, threading.Event()
+
+    async def cancel_while_it_writes():
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def write(*args):
+            loop.call_soon_threadsafe(begun.set)
+            assert may_write.wait(60)
+            return carry_out(*args)
+
+        monkeypatch.setattr(ChangeSets, "_carry_out", write)
+        request = ExecutionRequest(workspace=desk.workspace, work=ChangeSetRun(action="accept", id=set_id))
+        running = asyncio.create_task(desk.session.gate.execute(request))
+        await begun.wait()
+        running.cancel()
+        loop.call_soon(loop.call_soon, may_write.set)  # after the task has seen it
+        await asyncio.wait({running})
+        return running.cancelled()
+
+    assert desk.runner.run(cancel_while_it_writes())
+    assert (desk.workspace / "new.txt").exists()
+    record = desk.records()[-1]
+    assert record.event == "finished"
+    assert (record.fields["status"], record.fields["paths"]) == ("ok", ("new.txt", "old.txt"))
+
+
+@pytest.mark.parametrize("action", ["accept", "undo", "discard"])
+def test_a_change_set_of_another_workspace_is_unknown_and_its_path_too(open_desk, action):
+    desk = open_desk(ALLOWED)
+    set_id = desk.run(f"{CHANGE} return id").value
+    other = desk.place / "other"
+    other.mkdir()
+    work = GuestRun(source=f"await paddock.changes.{action}('{set_id}')", profile="script")
+    outcome = desk.execute(ExecutionRequest(workspace=other, work=work))
+    assert outcome.error.message == (
+        f"Change set not found in this workspace: '{set_id}'; `paddock changes list` shows those of a workspace"
+    )
+
+
+def test_a_program_sees_no_path_of_the_store_in_an_error(open_desk):
+    desk = open_desk(ALLOWED)
+    set_id = desk.run(f"{CHANGE} return id").value
+    (desk.place / "changes").chmod(0o777)
+    outcome = desk.run(f"await paddock.changes.accept('{set_id}')")
+    assert outcome.status is Status.FAILED
+    assert str(desk.place) not in outcome.error.message
+    lost = desk.run(CHANGE)
+    assert "its changes are lost" in lost.error.message
+    assert str(desk.place) not in lost.error.message
+
+
+def test_what_was_stopped_before_it_began_does_nothing(open_desk):
+    desk = open_desk()
+    set_id = desk.run(f"{CHANGE} return id").value
+
+    async def run(work):
+        stop = asyncio.Event()
+        stop.set()
+        return await desk.session.gate.execute(
+            ExecutionRequest(workspace=desk.workspace, work=work), stop=stop
+        )
+
+    capture = SdkCall(method="cir.capture", arguments=("a signal",))
+    for work in (ChangeSetRun(action="accept", id=set_id), capture, GuestRun(source="return 1")):
+        outcome = desk.runner.run(run(work))
+        assert (outcome.status, outcome.error.name) == (Status.CANCELLED, "Cancelled")
+        assert (desk.records()[-1].event, desk.records()[-1].fields["status"]) == ("decided", "cancelled")
     assert not (desk.workspace / "new.txt").exists()

@@ -316,6 +316,18 @@ def test_code_and_data_of_a_servers_error_reach_everybody(workspace):
     )
 
 
+def test_a_tool_with_a_name_that_no_record_can_hold_is_approved_with_a_shortened_one(workspace):
+    names = ["a" * 600, "b\ud800"]
+    workspace.says(*(tool(name, description="First.") for name in names))
+    workspace.paddock("servers", "tools", "g")
+    workspace.says(*(tool(name, description="Second.") for name in names))
+    workspace.paddock("servers", "diff", "g")
+    code, _, problem = workspace.paddock("servers", "approve", "g")
+    assert (code, problem) == (0, "")
+    found = json.loads(workspace.paddock("audit", "tail", "--event", "approved", "--json")[1])
+    assert sorted(each["fields"]["name"] for each in found) == [f"g/{'a' * 198}", "g/b?"]
+
+
 @pytest.mark.parametrize("data", ["x" * 20_000, [[[[0]]]] * 5_000])
 def test_data_that_is_too_large_comes_as_its_beginning(workspace, data):
     workspace.says(tool("big", **{"x-error": {"code": -1, "message": "no", "data": data}}))

@@ -518,3 +518,21 @@ def test_a_user_of_a_server_sees_own_runs_and_the_owner_sees_all(tmp_path: Path)
             assert "Standard output 4 B ada" in read(owner.get(f"/runs/{ids['ada']}"))
             assert "secret of ada" in read(owner.get(f"/runs/{ids['ada-script']}"))
             assert owner.get(f"/runs/{ids['ada']}/files/{files['ada']}").content.hex() == PNG
+
+
+def test_only_the_owner_gets_links_to_change_sets_of_further_directories(tmp_path: Path) -> None:
+    place = WebPlace(tmp_path)
+    token, run_, changes = place.make_token("bob"), mint_id(), f"changes-{'0' * 32}"
+    directory = Path(place.paddock("config", "show", "audit.directory", "--json")["audit.directory"]["value"])
+    facts = {"actor": "token:bob", "surface": "http", "kind": "runtime", "name": "python"}
+    with Ledger(directory) as ledger:
+        ledger.claim(run_, facts)
+        ledger.append("finished", run_, {**facts, "status": "ok", "directory_changes": [changes]})
+    with place.serve_api_with_page() as server:
+        with server.client() as bob:
+            assert bob.post("/login", data={"token": token}).status_code == 303
+            page = bob.get(f"/runs/{run_}")
+            assert f"{changes} of a further directory" in read(page)
+            assert f"/changes/{changes}" not in page.text  # it would lead nowhere
+        with server.client(server.log_in(server.link)) as owner:
+            assert f'href="/changes/{changes}"' in owner.get(f"/runs/{run_}").text
