@@ -101,10 +101,12 @@ class _HistoryRow(NamedTuple):
         """Return the row of a question. `waiting` are the IDs of those that still wait."""
         asked = {name: str(value) for name, value in found.asked.fields.items()}
         end = found.answered.fields if found.answered is not None else {}
-        name = asked.get("name") or f"{asked.get('action', '')} {asked.get('changes', '')}"
+        name = asked.get("name", "")
         what = (
             name if asked.get("kind") in {"act", "connection", "question"} else f"{asked.get('kind')} {name}"
         )
+        if asked.get("kind") == "changes":
+            what = f"{asked.get('action', '')} {asked.get('changes', '')}"
         given, ms = str(end.get("answer", "")), end.get("ms")
         is_waiting = found.answered is None and asked.get("question", "") in waiting
         answer = ("waits", "waiting") if is_waiting else _ANSWERS.get(given, (given, "unavailable"))
