@@ -153,7 +153,9 @@ def _describe_rules(settings: Settings, *, with_paths: bool) -> Iterator[Sentenc
         for number, rule in enumerate(rules, 1):
             yield Sentence(_describe_rule(rule, with_paths=with_paths), name_rule(RULES_KEY, origin, number))
     if not settings.policy.rule:
-        yield Sentence("There are no further rules: what the grants allow runs without a further question.", "")
+        yield Sentence(
+            "There are no further rules: what the grants allow runs without a further question.", ""
+        )
 
 
 def _describe_rule(rule: Rule, *, with_paths: bool) -> str:
