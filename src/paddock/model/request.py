@@ -360,6 +360,8 @@ _CHANGES_ID_PATTERN = re.compile(r"changes-[0-9a-f]{32}")
 
 
 def _check_changes_id(text: str) -> str:
+    if not text:
+        raise PydanticCustomError("changes_id", "is empty; a run that changed nothing has no change set")
     if _CHANGES_ID_PATTERN.fullmatch(text) is None:
         raise PydanticCustomError(
             "changes_id", "expected the whole ID of a change set, `changes-` with 32 hexadecimal digits"

@@ -87,6 +87,10 @@ def test_a_conflict_is_an_error_and_is_merged_if_the_program_wants_that(open_des
             "`changes-` with 32 hexadecimal digits",
         ),
         (
+            "accept('')",
+            "paddock.changes.accept: id: is empty; a run that changed nothing has no change set",
+        ),
+        (
             "accept('changes-0123456789abcdef0123456789abcdef')",
             "Change set not found: changes-0123456789abcdef0123456789abcdef; "
             "it was deleted, or is older than overlay.keep_days",
