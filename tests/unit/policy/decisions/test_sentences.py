@@ -54,7 +54,10 @@ def test_granted_servers_are_named():
 
 
 def test_the_methods_that_a_person_is_asked_about_are_named():
-    title, either = "JavaScript and methods of the SDK", "A person is asked before it accepts or undoes changes"
+    title, either = (
+        "JavaScript and methods of the SDK",
+        "A person is asked before it accepts or undoes changes",
+    )
     assert Sentence(f"{either}, unless a rule allows it.", "") in read(Settings(), title)
     only = Settings(sdk=SdkSettings(execute=("changes.undo",)))
     assert read(only, title)[2].text == "A person is asked before it undoes changes, unless a rule allows it."
