@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     OpenSandbox = Callable[[], Awaitable["GuardingSandbox"]]
 
 MAX_PATH_CHARS = 4096
+_UNDO_NOTE = "undo removes the lines with + and restores those with -:"
 _SHOWN_LINES = 60
 _SHOWN_CHARS = 2000
 """Maximum length of the beginning of the difference in a question. All of it has 4,000 characters, and whatever is
@@ -203,6 +204,8 @@ class ChangeSets:
                 f"command line: paddock changes {work.action} {stored.id}"
             )
         lines = [_summarize(stored, changes, work.paths), *guarded]
+        if work.action == "undo":
+            lines.append(_UNDO_NOTE)
         left = _SHOWN_CHARS
         for diff in self._open_differ(stored).compare(changes):
             for line in diff.lines:

@@ -149,11 +149,13 @@ class ProgramCalls:
     def _with_servers(self, result: RawResult, request: ExecutionRequest) -> RawResult:
         """Return the result of a call. For an unknown server, add the servers that the program may call.
 
-        The hint, which only the caller sees, lists all servers.
+        Without any server, add how to configure one. The hint, which only the caller sees, lists all servers.
         """
         error = result.error
         if self.offered is None or error is None or result.status is not Status.INVALID or not error.hint:
             return result
+        if error.hint == NO_SERVERS and not self._compat:
+            return result.replace(error=error.replace(message=f"{error.message}; {NO_SERVERS}"))
         names = ", ".join(self.offered.list_servers(request))[:_MAX_SERVER_LIST_CHARS]
         return (
             result.replace(error=error.replace(message=f"{error.message}; known: {names}."))

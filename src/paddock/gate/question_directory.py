@@ -76,11 +76,15 @@ class QuestionDirectory:
         return Answer(verdict=given.verdict, by=make_printable(given.by))
 
     def list_waiting(self) -> list[WaitingQuestion]:
-        """Return the waiting questions, oldest first; at most `MAX_LISTED_QUESTIONS`. Raises ApprovalError."""
+        """Return the waiting questions, oldest first; at most `MAX_LISTED_QUESTIONS`. Raises ApprovalError.
+
+        A question whose answer was given, and not read yet, does not wait any more.
+        """
         found: list[WaitingQuestion] = []
         try:
             with self._open_directory() as directory:
-                for id_ in _list_ids(directory, "question"):
+                answered = {*_list_ids(directory, "answer")}
+                for id_ in (each for each in _list_ids(directory, "question") if each not in answered):
                     with suppress(ApprovalError):
                         found.append(_read_question(directory, id_))
         except FileNotFoundError:

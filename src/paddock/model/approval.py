@@ -1,9 +1,11 @@
 """Questions to a person before something runs, and their answers."""
 
+import json
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 from paddock.model.base import PositiveInt, Value
+from paddock.model.numbers import dumps
 from paddock.model.printable import make_printable
 
 Effect = Literal["allow", "ask", "deny"]
@@ -24,6 +26,21 @@ ERROR_CODES: Mapping[str, str] = {
     "ApprovalUnavailable": "approval_unavailable",
 }
 """The `code` of the error for programs, by its name."""
+_CHANGES_ARGUMENTS = frozenset({"id", "paths", "merge", "difference"})
+"""Arguments of a question about a change set."""
+
+
+class Arguments(NamedTuple):
+    """The arguments of a question, and the beginning of a difference, which is among them."""
+
+    named: Mapping[str, Any]
+    """Values by name, without the difference."""
+    difference: tuple[str, ...]
+    """Lines of the difference, if changes are to be accepted or undone."""
+
+    def write(self) -> str:
+        """Return the arguments as JSON, without the difference."""
+        return dumps(self.named, ensure_ascii=False)
 
 
 class Question(Value):
@@ -55,6 +72,39 @@ class Question(Value):
     """The possible kinds of yes."""
     wait_ms: PositiveInt
     """Maximum time for an answer, in milliseconds."""
+
+    def read_arguments(self) -> Arguments | None:
+        """Return the arguments. None if they were too long to be shown in whole."""
+        try:
+            found = json.loads(self.details)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict):
+            return None
+        named = cast("dict[str, Any]", found)
+        lines = named.get("difference")
+        # A tool may have an argument of that name, too.
+        if named.keys() - _CHANGES_ARGUMENTS or not str(named.get("id", "")).startswith("changes-"):
+            return Arguments(named, ())
+        if not isinstance(lines, list) or not all(
+            isinstance(each, str) for each in cast("list[object]", lines)
+        ):
+            return Arguments(named, ())
+        del named["difference"]
+        return Arguments(named, tuple(cast("list[str]", lines)))
+
+    def render_arguments(self, indent: str) -> list[str]:
+        """Return the arguments as printable lines: JSON, then one line for each of the difference.
+
+        The lines of the difference begin with `indent` and a bar. Therefore none of them looks like another line of
+        the question.
+        """
+        arguments = self.read_arguments()
+        if arguments is None or not arguments.difference:
+            return [self.details]
+        given = arguments.write()
+        lines = (make_printable(line, len(line)) for line in arguments.difference)
+        return [make_printable(given, len(given)), *(f"{indent}| {line}" for line in lines)]
 
     def spell_out(self, max_chars: int) -> Self:
         """Return the question for display, as printable lines only: another process may have changed it."""

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from paddock.model.base import Json, Value, kind
 from paddock.model.canonical import canonical
@@ -355,6 +356,17 @@ class ReplayRun(Value):
 
 
 ChangesAction = Literal["accept", "discard", "undo"]
+_CHANGES_ID_PATTERN = re.compile(r"changes-[0-9a-f]{32}")
+
+
+def _check_changes_id(text: str) -> str:
+    if not text:
+        raise PydanticCustomError("changes_id", "is empty; a run that changed nothing has no change set")
+    if _CHANGES_ID_PATTERN.fullmatch(text) is None:
+        raise PydanticCustomError(
+            "changes_id", "expected the whole ID of a change set, `changes-` with 32 hexadecimal digits"
+        )
+    return text
 
 
 class ChangeSetRun(Value):
@@ -363,7 +375,7 @@ class ChangeSetRun(Value):
     kind: Literal["changes"] = "changes"
     action: ChangesAction
     """Whether the changes are written to the workspace, removed from the store, or taken back."""
-    id: Annotated[str, Field(pattern=r"^changes-[0-9a-f]{32}$")]
+    id: Annotated[str, AfterValidator(_check_changes_id)]
     """ID of the change set."""
     paths: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
     """Paths to accept or to undo, with all below them; empty for all that need no naming."""

@@ -61,6 +61,15 @@ def test_a_question_counts_what_is_written_and_lists_what_must_be_named(place: P
     )
 
 
+def test_a_question_about_undo_says_which_lines_go(place: Place) -> None:
+    asyncio.run(place.sets.carry_out(place.work("accept", "file1"), place.workspace))
+    assert place.show("undo")[:3] == (
+        "1 of 82 paths: 1 added",
+        "undo removes the lines with + and restores those with -:",
+        "diff a/file1 b/file1",
+    )
+
+
 def test_named_paths_and_a_long_difference_cannot_push_a_protected_path_out(place: Place) -> None:
     names = ("!first", *[f"{'./' * number}file{number % 40}" for number in range(500)])
     work = place.work("accept", *names[:250], HOOK, *names[250:])

@@ -357,6 +357,16 @@ def test_nothing_waits_where_nothing_was_asked(inbox: QuestionDirectory, directo
     assert (inbox.list_waiting(), directory.exists()) == ([], False)
 
 
+def test_an_answered_question_is_not_listed_while_the_asker_has_not_read_the_answer(
+    inbox: QuestionDirectory,
+) -> None:
+    first, second = question(), question()
+    with inbox.keep_question(first), inbox.keep_question(second):
+        inbox.give_answer(inbox.find_question(first.id), "once", "a person")
+        assert [each.question.id for each in inbox.list_waiting()] == [second.id]
+        assert asyncio.run(inbox.wait_for_answer(first)).verdict == "once"
+
+
 def test_several_wait_side_by_side(inbox: QuestionDirectory) -> None:
     asked = [question() for _ in range(5)]
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple, cast
 
-from paddock.record.ledger.runs import Run, make_run
+from paddock.record.ledger.runs import Run, make_run, title_request
 from paddock.record.ledger.sink import FINISHED, STARTED, AuditRecord
 
 DECIDED, LOOKED, CONNECTED, ASKED, ANSWERED = "decided", "looked", "connected", "asked", "answered"
@@ -147,7 +147,7 @@ def _list_calls(run: str, records: Iterable[AuditRecord], began: str) -> Iterato
             parent=record.parent,
             depth=_measure_depth(record.request, run, parents),
             kind=read_text(record.fields, "kind"),
-            name=read_text(record.fields, "name") or read_text(record.fields, "kind"),
+            name=title_request(record.fields),
             is_listing=record.event == LOOKED,
             start_ms=_since(record.ts, began),
             ms=_measure_call(record, end),
@@ -191,7 +191,7 @@ def _list_questions(records: Sequence[AuditRecord], began: str) -> Iterator[Past
         answer = next(answers, _NO_FACTS)
         yield PastQuestion(
             record.request,
-            read_text(record.fields, "name"),
+            title_request(record.fields),
             _since(record.ts, began),
             read_text(answer, "answer"),
             read_text(answer, "answered_by"),

@@ -105,7 +105,10 @@ class Terms:
         if request is None or past.run.ended is None or past.start.event == DECIDED:
             return []
         decision = self._policy.decide(self._policy.add_defaults(request))
-        facts, reached = past.facts, {read_text(past.facts, "limit"), past.run.status}
+        reached = {read_text(past.facts, "limit"), past.run.status}
+        # Time limits stop while a person decides about a call of the run.
+        waited_ms = sum(each.ms or 0.0 for each in past.questions if each.request != past.run.id)
+        facts = {**past.facts, "ms": max(0.0, read_number(past.facts, "ms") - waited_ms)}
         return [
             LimitUse(name, used, allowed, unit, not reached.isdisjoint(ends))
             for name, used, allowed, unit, ends in _list_uses(decision, facts, read_text(facts, "kind"))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import NamedTuple
 
@@ -114,6 +115,12 @@ def _describe_guests(settings: Settings) -> Iterator[Sentence]:
     yield Sentence("Agents may run JavaScript. It has no access to files or to the network.", "")
     methods = "every method" if "*" in granted else _list(granted, "no method")
     yield Sentence(f"It may call these methods of the SDK: {methods}.", "sdk.execute")
+    verbs = {"changes.accept": "accepts", "changes.undo": "undoes"}
+    asked = [verb for method, verb in verbs.items() if any(fnmatchcase(method, name) for name in granted)]
+    if asked and settings.grants.calls == "run":
+        yield Sentence(
+            f"A person is asked before it {' or '.join(asked)} changes, unless a rule allows it.", ""
+        )
     for command in settings.sdk.commands:
         yield Sentence(f"It may call the command {command.name}, if it is granted.", "sdk.commands")
     if settings.grants.jit:
@@ -146,7 +153,9 @@ def _describe_rules(settings: Settings, *, with_paths: bool) -> Iterator[Sentenc
         for number, rule in enumerate(rules, 1):
             yield Sentence(_describe_rule(rule, with_paths=with_paths), name_rule(RULES_KEY, origin, number))
     if not settings.policy.rule:
-        yield Sentence("There are no further rules: what the grants allow runs without a question.", "")
+        yield Sentence(
+            "There are no further rules: what the grants allow runs without a further question.", ""
+        )
 
 
 def _describe_rule(rule: Rule, *, with_paths: bool) -> str:

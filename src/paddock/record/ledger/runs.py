@@ -4,7 +4,7 @@ The index finds the runs and counts them. Everything that is shown of one run is
 except the number of its refused calls. A record that is not intact, or contradicts the index, is not shown.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -116,6 +116,8 @@ class Run(Value):
     """ID of its change set; empty for none."""
     is_recorded: bool
     """Whether a recording of its program was stored."""
+    title: str
+    """What it did, in a few words: its name, or `accept changes`."""
 
 
 class RunPage(NamedTuple):
@@ -294,9 +296,21 @@ def _read_runs(directory: Path, found: Sequence[IndexedRun]) -> Iterator[Run]:
             )
 
 
+def title_request(facts: Mapping[str, object]) -> str:
+    """Return what a recorded request does, in a few words."""
+    kind = _text(facts.get("kind"))
+    return (
+        f"{_text(facts.get('action'))} changes".lstrip()
+        if kind == "changes"
+        else _text(facts.get("name")) or kind
+    )
+
+
 def make_run(start: AuditRecord, end: AuditRecord | None, denied: int) -> Run:
     """Return the run with a first record, `started` or `decided`, and the record of its end."""
     facts = start.fields if end is None else end.fields
+    # Nothing was measured: no program ran.
+    measured = {} if facts.get("tier") == "none" and not facts.get("cpu_ms") else facts
     return Run(
         id=start.request,
         started=start.ts,
@@ -304,13 +318,14 @@ def make_run(start: AuditRecord, end: AuditRecord | None, denied: int) -> Run:
         **{key: _text(start.fields.get(key)) for key in ("actor", "surface", "kind", "name", "rule")},
         status=UNFINISHED if end is None else _text(facts.get("status")),
         ms=_number(facts.get("ms")),
-        cpu_ms=_number(facts.get("cpu_ms")),
-        peak_bytes=_whole(facts.get("peak_bytes")),
+        cpu_ms=_number(measured.get("cpu_ms")),
+        peak_bytes=_whole(measured.get("peak_bytes")),
         calls=_whole(facts.get("calls")),
         denied=denied,
         session=_text(facts.get("session")),
         changes=_text(facts.get("changes")),
         is_recorded="recording_sha256" in facts,
+        title=title_request(start.fields),
     )
 
 

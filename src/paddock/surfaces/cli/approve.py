@@ -145,13 +145,21 @@ def _print_waiting(found: "list[WaitingQuestion]", *, as_json: bool) -> None:
         (
             each.question.id,
             each.question.what,
-            make_printable(each.question.details, _MAX_ARGUMENTS_CHARS),
+            make_printable(summarize_arguments(each.question), _MAX_ARGUMENTS_CHARS),
             each.question.actor,
             f"{each.expires - now:.0f} s",
         )
         for each in found
     ]
     print_table(("id", "asks to", "with", "for", "waits"), rows, empty="no request waits for a person")
+
+
+def summarize_arguments(question: "Question") -> str:
+    """Return the arguments on one line: of a difference only the first line, which counts the paths."""
+    arguments = question.read_arguments()
+    if arguments is None or not arguments.difference:
+        return question.details
+    return f"{arguments.write()}: {arguments.difference[0]}"
 
 
 _VERDICT_TEXTS: "dict[Verdict, str]" = {

@@ -57,12 +57,16 @@ class Terminal:
 
 
 def render_question(question: Question) -> str:
-    """Return a question as lines of text. Each part and each reason is one line, whatever it contains."""
+    """Return a question as lines of text. Each part and each reason is one line, whatever it contains.
+
+    Lines of a difference are indented and begin with a bar.
+    """
+    arguments, *difference = question.render_arguments(" " * 8)
     first, *others = question.reasons
     rule = f" ({question.rule})" if question.rule and question.rule not in first else ""
     facts = {
         "to": question.what,
-        "with": question.details,
+        "with": "\r\n".join([arguments, *difference]),
         "in": question.workspace,
         "for": f"{question.actor} ({question.surface}, run {question.run})",
         "why": f"{first}{rule}",

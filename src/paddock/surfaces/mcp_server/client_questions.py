@@ -133,11 +133,13 @@ def name_conversation(context: Context, actor: str) -> str:
 
 def build_form(question: Question) -> ElicitRequest:
     """Return a question as a form."""
+    arguments, *difference = question.render_arguments("")
     why = f"{'; '.join(question.reasons)} ({question.rule})" if question.rule else question.reasons[0]
     message = "\n".join(
         [
             f"Paddock asks: may this run {question.what}?",
-            f"With: {question.details}",
+            f"With: {arguments}",
+            *difference,
             f"Workspace: {question.workspace}. Run: {question.run}.",
             f"Reason: {why}",
         ]

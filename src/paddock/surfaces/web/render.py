@@ -1,5 +1,6 @@
 """HTML of values. Every value is escaped; `visible` also shows characters that would hide or reorder a text."""
 
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -124,6 +125,7 @@ def open_environment() -> Environment:
     )
     filters = {
         "visible": show_visible,
+        "shell": shlex.quote,
         "duration": show_duration,
         "size": show_size,
         "moment": show_moment,

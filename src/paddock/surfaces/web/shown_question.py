@@ -1,9 +1,8 @@
 """A question as a page shows it, and what binds an answer to exactly what was shown."""
 
 import hashlib
-import json
 import time
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from paddock.model.approval import Question, WaitingQuestion
 from paddock.model.numbers import dumps
@@ -30,18 +29,15 @@ class ShownQuestion(NamedTuple):
 
 def show_question(question: Question) -> ShownQuestion:
     """Return a question for display."""
-    arguments = _read_arguments(question.details)
-    difference: tuple[str, ...] = ()
-    change_set = ""
-    if arguments is not None:
-        difference = _read_lines(arguments.get("difference"))
-        if difference:
-            del arguments["difference"]
-        if isinstance(given := arguments.get("id"), str) and given.startswith(_CHANGES_PREFIX):
-            change_set = given
-            del arguments["id"]
-    rows = None if arguments is None else tuple((name, _write(value)) for name, value in arguments.items())
-    return ShownQuestion(question, hash_shown(question), rows, difference, change_set)
+    found = question.read_arguments()
+    if found is None:
+        return ShownQuestion(question, hash_shown(question), None, (), "")
+    arguments, change_set = dict(found.named), ""
+    if isinstance(given := arguments.get("id"), str) and given.startswith(_CHANGES_PREFIX):
+        change_set = given
+        del arguments["id"]
+    rows = tuple((name, _write(value)) for name, value in arguments.items())
+    return ShownQuestion(question, hash_shown(question), rows, found.difference, change_set)
 
 
 def show_waiting(waiting: WaitingQuestion, *, may_answer: bool) -> ShownQuestion:
@@ -53,20 +49,6 @@ def show_waiting(waiting: WaitingQuestion, *, may_answer: bool) -> ShownQuestion
 def hash_shown(question: Question) -> str:
     """Return the hash of all that is shown of a question, in hex."""
     return hashlib.sha256(question.model_dump_json().encode("utf-8", "replace")).hexdigest()
-
-
-def _read_arguments(details: str) -> dict[str, Any] | None:
-    """Return the arguments in a text that is JSON, unless it was shortened."""
-    try:
-        found = json.loads(details)
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
-
-
-def _read_lines(value: object) -> tuple[str, ...]:
-    lines = cast("list[object]", value) if isinstance(value, list) else []
-    return tuple(each for each in lines if isinstance(each, str))
 
 
 def _write(value: object) -> str:

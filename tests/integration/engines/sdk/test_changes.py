@@ -90,7 +90,12 @@ def test_a_conflict_is_an_error_and_is_merged_if_the_program_wants_that(open_des
         ),
         (
             "accept('x')",
-            "paddock.changes.accept: id: String should match pattern '^changes-[0-9a-f]{32}$'",
+            "paddock.changes.accept: id: expected the whole ID of a change set, "
+            "`changes-` with 32 hexadecimal digits",
+        ),
+        (
+            "accept('')",
+            "paddock.changes.accept: id: is empty; a run that changed nothing has no change set",
         ),
         (
             "accept('changes-0123456789abcdef0123456789abcdef')",

@@ -1,6 +1,7 @@
 """`paddock changes`: what a program changed in an overlay is shown, accepted, undone and discarded."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -196,6 +197,20 @@ def test_a_rule_denies_accepting_at_the_command_line(place: Place) -> None:
     assert done.returncode == 126
     assert "not here" in done.stderr
     assert (place.workspace / "old.txt").exists()
+
+
+def test_the_rule_of_the_docs_leaves_accepting_to_the_command_line(place: Place) -> None:
+    set_id = place.read("changes", "list")[0]["id"]
+    rule = re.search(r"```toml\n(.*?)```", (ROOT / "docs/overlay.md").read_text(), re.DOTALL)
+    settings = place.home / ".config/paddock/paddock.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(rule[1] if rule is not None else "")
+    (place.workspace / "accept.js").write_text(f"return await paddock.changes.accept('{set_id}')")
+    refused = place.run("run", "./accept.js")
+    assert "PolicyError: changes are accepted at the command line" in refused.stderr
+    assert (place.workspace / "old.txt").exists()
+    assert place.run("changes", "accept", set_id).returncode == 0
+    assert not (place.workspace / "old.txt").exists()
 
 
 def test_the_next_command_undoes_what_a_killed_one_left(place: Place) -> None:

@@ -350,3 +350,11 @@ def test_a_result_over_its_limit_is_stored_and_told(ws: Path, run: Run) -> None:
     outcome = json.loads(run("-", *limit, "--json", stdin=rows).stdout)
     assert (outcome["status"], outcome["value"]) == ("output_limit", None)
     assert outcome["error"]["hint"].endswith(f"paddock output show {outcome['artifact']}")
+
+
+def test_a_program_learns_how_to_configure_a_server(run: Run) -> None:
+    ended = run("-", stdin="await servers.time.now({})")
+    assert ended.stderr.splitlines()[0] == (
+        "Sandbox error: ToolError: Unknown server: time; "
+        "no servers are configured here; name one in .paddock/servers.json of the workspace"
+    )

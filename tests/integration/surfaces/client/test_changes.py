@@ -196,5 +196,5 @@ def test_a_change_set_that_does_not_exist_is_an_error(folder: Path, settings: Se
             assert str(raised.value) == (
                 f"Change set not found: '{UNKNOWN}'; `paddock changes list` shows those of a workspace"
             )
-        with pytest.raises(RequestError, match=r"^id: String should match pattern"):
+        with pytest.raises(RequestError, match=r"^id: expected the whole ID of a change set"):
             p.accept_changes("3f2a")

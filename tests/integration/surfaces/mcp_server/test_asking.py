@@ -101,7 +101,7 @@ def test_a_person_sees_the_difference_that_a_program_wants_to_accept(place: Plac
     assert (place.workspace / "new.txt").read_text() == "hello\n"
     question = person.asked[0].message
     assert question.splitlines()[0] == "Paddock asks: may this run accept changes into the workspace?"
-    assert "+hello" in question
+    assert "| +hello" in question.splitlines()
     assert needed in question
 
 

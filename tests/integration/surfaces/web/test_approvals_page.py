@@ -74,7 +74,10 @@ def test_each_button_gives_its_answer_in_the_name_of_the_person(place, owner, ve
         form = Form(owner.get("/approvals").text, f"/approvals/{question.id}")
         assert form.buttons == ["once", "run", "denied"]
         done = send(owner, question.id, verdict)
-        assert (done.status_code, done.headers["location"]) == (303, f"/approvals?answered={verdict}")
+        assert (done.status_code, done.headers["location"]) == (
+            303,
+            f"/approvals?answered={verdict}&question={question.id}",
+        )
         given = answer.result(PATIENCE_S)
     assert (given.verdict, given.by) == (verdict, f"{find_actor()} (page)")
     after = owner.get(done.headers["location"]).text

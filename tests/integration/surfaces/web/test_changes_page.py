@@ -1,6 +1,7 @@
 """`/changes`: change sets are read, accepted in whole or by path, undone and discarded."""
 
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -214,14 +215,15 @@ def test_a_denied_request_changes_nothing_and_says_why(tmp_path: Path) -> None:
 
 
 def test_sets_of_another_workspace_are_only_shown(owner: Owner, tmp_path: Path) -> None:
-    other = tmp_path / "other"
+    other = tmp_path / "other one"
     other.mkdir()
     (tmp_path / "changed").mkdir()
     (tmp_path / "changed/a").write_text("a\n")
     set_id = make_change_set(owner.store, other, tmp_path / "changed")
     page = owner.client.get(f"/changes/{set_id}").text
     text = read_text(page)
-    assert f"These changes are of another workspace, {other} . Accept them there:" in text
+    assert f"These changes are of another workspace, {other} . Accept them at the command line:" in text
+    assert f"--workspace {shlex.quote(str(other))}" in text
     assert Form(page, f"/changes/{set_id}/accept").ticks == {}
     refused = owner.press(set_id, whole="1")
     assert (refused.status_code, list(other.iterdir())) == (404, [])

@@ -105,7 +105,7 @@ def test_the_button_connects_and_the_tools_are_shown_as_typescript(place):
         "Variables",
         "API_KEY",
         "Confinement",
-        "none: it runs as you. paddock servers confine --suggest proposes grants",
+        "none: it runs as you. paddock servers confine post --suggest proposes grants",
         "Protocol",
         "2025-11-25",
         "Starts",

@@ -119,6 +119,30 @@ def test_limits_are_those_of_the_settings_with_what_was_used() -> None:
     ]
 
 
+def test_the_time_of_a_question_counts_for_no_limit() -> None:
+    chain = Chain()
+    chain.add("asked", RUN, kind="guest", name="program", question="q0")
+    chain.add("answered", RUN, question="q0", answer="once", ms=500.0)
+    chain.add("started", RUN, kind="guest", name="program", profile="execute")
+    chain.add("asked", CALL, RUN, kind="changes", action="accept", question="q1")
+    chain.add("answered", CALL, RUN, question="q1", answer="once", ms=99_000.0)
+    chain.add("started", CALL, RUN, kind="changes", action="accept")
+    chain.add("finished", CALL, RUN, kind="changes", action="accept", status="ok", ms=30.0)
+    chain.add("finished", RUN, kind="guest", name="program", profile="execute", status="ok", ms=104_000.0)
+    past = chain.describe()
+    assert make_terms().list_limits(past)[0][:2] == ("wall time", 5000.0)
+    assert [call.name for call in past.calls] == ["accept changes"]
+    assert [question.what for question in past.questions] == ["program", "accept changes"]
+
+
+def test_work_without_a_program_has_no_measurements() -> None:
+    given = {"kind": "changes", "action": "undo", "cpu_ms": 0.0, "peak_bytes": 0}
+    run = make_past(**given, tier="none").run
+    assert (run.title, run.cpu_ms, run.peak_bytes) == ("undo changes", None, None)
+    run = make_past(**given, tier="landlock").run
+    assert (run.cpu_ms, run.peak_bytes) == (0.0, 0)
+
+
 def test_a_run_that_policy_refused_used_no_limits() -> None:
     chain = Chain()
     chain.add("decided", RUN, kind="runtime", name="python", status="denied")

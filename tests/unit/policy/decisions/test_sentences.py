@@ -9,6 +9,7 @@ from paddock.policy.settings.schema import (
     GrantSettings,
     NetworkSettings,
     RuntimeSettings,
+    SdkSettings,
     Settings,
 )
 
@@ -50,6 +51,21 @@ def test_granted_servers_are_named():
     assert read(Settings(grants=GrantSettings(servers=())), "Tools of servers") == (
         Sentence("Programs may call no servers.", "grants.servers"),
     )
+
+
+def test_the_methods_that_a_person_is_asked_about_are_named():
+    title, either = (
+        "JavaScript and methods of the SDK",
+        "A person is asked before it accepts or undoes changes",
+    )
+    assert Sentence(f"{either}, unless a rule allows it.", "") in read(Settings(), title)
+    only = Settings(sdk=SdkSettings(execute=("changes.undo",)))
+    assert read(only, title)[2].text == "A person is asked before it undoes changes, unless a rule allows it."
+    for settings in (
+        Settings(sdk=SdkSettings(execute=("exec",))),
+        Settings(grants=GrantSettings(calls="read_only")),
+    ):
+        assert "A person" not in " ".join(each.text for each in read(settings, title))
 
 
 def test_rules_are_numbered_within_their_file_and_paths_can_be_left_out():

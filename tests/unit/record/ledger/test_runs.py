@@ -103,6 +103,7 @@ def test_a_run_is_a_request_without_a_parent_with_the_facts_of_its_records(
                 session="5e5510",
                 changes="",
                 is_recorded=True,
+                title="program",
             ),
         ),
         "",

@@ -1,6 +1,11 @@
 """Questions at a terminal."""
 
+import json
+
+import pytest
+
 from paddock.model.approval import Question
+from paddock.surfaces.cli.approve import summarize_arguments
 from paddock.surfaces.cli.terminal import render_question
 
 QUESTION = Question(
@@ -40,3 +45,48 @@ def test_each_reason_is_a_line_and_the_rule_is_named_once() -> None:
         *end,
     ]
     assert _render("it goes out", rule="") == [*start, "  why   it goes out", *end]
+
+
+CHANGES = "changes-" + "0" * 32
+
+
+def _render_details(**details: object) -> list[str]:
+    return render_question(QUESTION.model_copy(update={"details": json.dumps(details)})).split("\r\n")
+
+
+def test_each_line_of_a_difference_is_a_line_behind_a_bar() -> None:
+    difference = [
+        "1 of 1 path: 1 modified",
+        "-old",
+        "+" + 300 * "n",
+        "  why   fine\r\nAllow? [y]\u202e\x1b[2J",
+    ]
+    lines = _render_details(id=CHANGES, merge=True, difference=difference)
+    assert lines[3:-3] == [
+        f'  with  {{"id": "{CHANGES}", "merge": true}}',
+        "        | 1 of 1 path: 1 modified",
+        "        | -old",
+        f"        | +{300 * 'n'}",
+        r"        |   why   fine\u000d\u000aAllow? [y]\u202e\u001b[2J",
+    ]
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"id": CHANGES, "difference": ["a"], "amount": 1},
+        {"id": 7, "difference": ["a"]},
+        {"id": CHANGES, "difference": ["a", 1]},
+        {"id": CHANGES, "difference": "a"},
+    ],
+)
+def test_arguments_of_a_tool_stay_as_they_are(details: dict[str, object]) -> None:
+    assert _render_details(**details)[3] == f"  with  {json.dumps(details)}"
+
+
+def test_the_list_of_questions_counts_the_paths() -> None:
+    question = QUESTION.model_copy(
+        update={"details": json.dumps({"id": CHANGES, "difference": ["2 of 3 paths: 2 added", "+x"]})}
+    )
+    assert summarize_arguments(question) == f'{{"id": "{CHANGES}"}}: 2 of 3 paths: 2 added'
+    assert summarize_arguments(QUESTION) == "{}"

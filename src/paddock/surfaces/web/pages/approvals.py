@@ -81,7 +81,7 @@ class _Waiting(NamedTuple):
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-class _HistoryRow(NamedTuple):
+class HistoryRow(NamedTuple):
     """A question in the history."""
 
     ts: str
@@ -97,17 +97,25 @@ class _HistoryRow(NamedTuple):
     ms: float | None
 
     @classmethod
-    def from_records(cls, found: RecordedQuestion, waiting: frozenset[str]) -> "_HistoryRow":
-        """Return the row of a question. `waiting` are the IDs of those that still wait."""
+    def from_records(
+        cls, found: RecordedQuestion, waiting: frozenset[str], given: tuple[str, str] = ("", "")
+    ) -> "HistoryRow":
+        """Return the row of a question. `waiting` are the IDs of those that still wait.
+
+        `given` is the ID of a question with an answer that may not be on the record yet.
+        """
         asked = {name: str(value) for name, value in found.asked.fields.items()}
         end = found.answered.fields if found.answered is not None else {}
-        name = asked.get("name") or f"{asked.get('action', '')} {asked.get('changes', '')}"
+        name = asked.get("name", "")
         what = (
             name if asked.get("kind") in {"act", "connection", "question"} else f"{asked.get('kind')} {name}"
         )
-        given, ms = str(end.get("answer", "")), end.get("ms")
+        if asked.get("kind") == "changes":
+            what = f"{asked.get('action', '')} {asked.get('changes', '')}"
+        has_new = found.answered is None and asked.get("question") == given[0]
+        verdict, ms = given[1] if has_new else str(end.get("answer", "")), end.get("ms")
         is_waiting = found.answered is None and asked.get("question", "") in waiting
-        answer = ("waits", "waiting") if is_waiting else _ANSWERS.get(given, (given, "unavailable"))
+        answer = ("waits", "waiting") if is_waiting else _ANSWERS.get(verdict, (verdict, "unavailable"))
         return cls(
             found.asked.ts,
             found.asked.id,
@@ -168,7 +176,7 @@ async def answer(request: Request) -> Response:
         return await _show(request, Notice(_UNAVAILABLE, "bad"), 503)
     except ApprovalError as error:
         return await _show(request, Notice(f"Your answer changed nothing: {error}.", "warn"), 409)
-    return go_to(request, f"/approvals?answered={verdict}")
+    return go_to(request, f"/approvals?answered={verdict}&question={question.id}")
 
 
 def _read_verdict(given: str | None) -> "Verdict":
@@ -234,6 +242,8 @@ async def _show(request: Request, notice: Notice | None, status: int = 200) -> R
         history, unread = [], f"{error}." if viewer.is_owner else "The record cannot be read just now."
     listed = await _list_waiting(viewer)
     waiting = frozenset(each.question.id for each in listed.questions)
+    verdict = request.query_params.get("answered", "")
+    given = (request.query_params.get("question", ""), verdict if verdict in _DONE else "")
     return render(
         request,
         "approvals.html",
@@ -241,7 +251,7 @@ async def _show(request: Request, notice: Notice | None, status: int = 200) -> R
         notice=notice,
         listed=listed,
         is_fresh=False,
-        history=[_HistoryRow.from_records(each, waiting) for each in history[:PAGE_QUESTIONS]],
+        history=[HistoryRow.from_records(each, waiting, given) for each in history[:PAGE_QUESTIONS]],
         unread=unread,
         page=page,
         has_more=len(history) > PAGE_QUESTIONS,

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from paddock.record.ledger.chain_place import find_place
 from paddock.record.ledger.line_format import LedgerHead, list_irregular_files, read_published_head
 from paddock.record.ledger.moment import parse_moment
+from paddock.record.ledger.runs import title_request
 from paddock.record.ledger.search import STATUSES, RecordFilter, find
 from paddock.record.ledger.sink import EVENTS, AuditRecord
 from paddock.record.ledger.verification import LedgerVerification, Progress, Verdict
@@ -202,6 +203,8 @@ def _summarize(record: AuditRecord) -> str:
     facts = record.fields
     if record.event == "answered":
         return " by ".join(str(facts[name]) for name in ("answer", "answered_by") if facts.get(name))
+    if facts.get("kind") == "changes":
+        return title_request(facts)
     told = [str(facts[name]) for name in ("kind", "name", "host") if facts.get(name)]
     if not told:
         told = [f"{name} {value}" for name, value in islice(facts.items(), 4) if isinstance(value, str | int)]

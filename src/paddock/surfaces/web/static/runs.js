@@ -33,9 +33,10 @@
     const step = Number(place.dataset.slotMs) / 1000;
     const axis = { stroke: colour("--dim"), font: "12px system-ui", grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     place.hidden = false;
+    const { paddingLeft, paddingRight } = getComputedStyle(place);
     chart = new uPlot(
       {
-        width: place.clientWidth,
+        width: place.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight),
         height: 190,
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
         cursor: { drag: { x: false, y: false } },

@@ -79,6 +79,10 @@ def test_every_page_of_the_runs_is_reached(pages: BrowserPages) -> None:
 def test_a_phone_shows_all_of_a_page_without_scrolling_it_sideways(pages: BrowserPages, scheme: str) -> None:
     page = pages.open("/runs", viewport=NARROW, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    expect(page.locator("#histogram canvas")).to_be_visible()
+    assert page.evaluate(
+        "document.getElementById('histogram').scrollWidth <= document.getElementById('histogram').clientWidth"
+    )
     page.locator("#rows td:nth-child(2) a").first.click()
     page.wait_for_url("**/runs/0*")
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
