@@ -17,6 +17,7 @@ from paddock.model.base import count
 from paddock.model.errors import ConfigurationError
 from paddock.policy.settings.loader import load
 from paddock.surfaces.cli import options, restore_garbage_collection
+from paddock.surfaces.cli.folding import print_note
 from paddock.surfaces.cli.help import render_examples
 from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.signals import cancel_on_signals
@@ -113,6 +114,8 @@ def command(
             "`paddock serve http --ui`, which has tokens and TLS."
         )
     _print_link(make_link(logins, endpoint.url), settings, opens=opens, as_json=as_json)
+    if not as_json:
+        print_note("The link logs you in once, within a minute. Ctrl-C ends the page.")
 
     async def serve() -> None:
         from paddock.surfaces.cli.approve import open_questions

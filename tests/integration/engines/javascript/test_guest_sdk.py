@@ -10,6 +10,7 @@ from paddock.model.outcome import Status
 from paddock.model.request import GuestRun
 
 NAMES = {
+    "changes": ["accept", "discard", "undo"],
     "cir": ["capture", "contradictions", "query", "search", "stats"],
     "health": ["check"],
     "ledger": ["verify"],
