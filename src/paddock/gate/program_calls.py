@@ -154,14 +154,11 @@ class ProgramCalls:
         error = result.error
         if self.offered is None or error is None or result.status is not Status.INVALID or not error.hint:
             return result
-        if error.hint == NO_SERVERS and not self._compat:
-            return result.replace(error=error.replace(message=f"{error.message}; {NO_SERVERS}"))
-        names = ", ".join(self.offered.list_servers(request))[:_MAX_SERVER_LIST_CHARS]
-        return (
-            result.replace(error=error.replace(message=f"{error.message}; known: {names}."))
-            if names
-            else result
-        )
+        if names := ", ".join(self.offered.list_servers(request))[:_MAX_SERVER_LIST_CHARS]:
+            return result.replace(error=error.replace(message=f"{error.message}; known: {names}."))
+        if self._compat or self.offered.servers.list_configured()[0]:
+            return result
+        return result.replace(error=error.replace(message=f"{error.message}; {NO_SERVERS}"))
 
     def _add_warning(self, result: RawResult, reply: HostReply) -> HostReply:
         """Return the reply with the warnings about the tool, unless the program has received them."""

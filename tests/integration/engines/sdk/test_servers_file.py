@@ -5,6 +5,7 @@ import json
 import pytest
 
 from paddock.confinement.sandbox.sandbox import KernelSandbox
+from paddock.model.errors import NO_SERVERS
 from paddock.model.outcome import SandboxFacts
 from paddock.policy.settings.schema import RuntimeSettings
 
@@ -48,7 +49,7 @@ def test_a_program_names_no_server_that_is_started(desk, tier, before, name):
         source = source.replace("do seen", "if (false) seen").replace("while (!seen.ok);", "")
     outcome = desk.run(source)
     assert outcome.error is None, outcome.error
-    assert outcome.value[:2] == [[], "Unknown server: evil"]
+    assert outcome.value[:2] == [[], f"Unknown server: evil; {NO_SERVERS}"]
     assert not marker.exists()
     assert (file.read_text() if file.exists() else None) == before
 
