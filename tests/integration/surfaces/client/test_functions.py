@@ -17,6 +17,7 @@ from tests.support.session import find_session, run_on_loop
 
 from paddock import BlockingPaddock, ConfigurationError, Paddock, Settings, Status
 from paddock.engines.servers.typescript import describe_tool
+from paddock.model.errors import NO_SERVERS
 
 SECRET = "sk-live-0123456789abcdefABCDEF"
 
@@ -211,7 +212,10 @@ def test_the_first_function_may_come_when_everything_was_used(opened):
 
 def test_without_functions_there_is_no_such_server(opened):
     assert opened.execute("return Object.keys(servers)").value == []
-    assert failure(opened.execute("await servers.local.add()")) == ("ToolError", "Unknown server: local")
+    assert failure(opened.execute("await servers.local.add()")) == (
+        "ToolError",
+        f"Unknown server: local; {NO_SERVERS}",
+    )
 
 
 def test_the_server_may_have_another_name(workspace):
