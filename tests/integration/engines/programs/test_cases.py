@@ -112,7 +112,8 @@ def test_s23_stopped_before_it_began(programs, runtime):
         return await programs.session.gate.execute(programs.request(runtime, "echo ran"), stop=stop)
 
     outcome = programs.runner.run(go())
-    assert (outcome.status, outcome.program.stdout.total_bytes) == ("cancelled", 0)
+    assert (outcome.status, outcome.program) == ("cancelled", None)
+    assert outcome.error.message == "It was cancelled while it waited for its turn; nothing ran."
 
 
 def test_s23_the_compiler_is_stopped_too(programs, monkeypatch):
