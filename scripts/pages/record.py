@@ -31,8 +31,9 @@ FACTS = {
     "actor": "the caller",
     "surface": "the surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, "
     "or `guest` for a program's own call",
-    "kind": "the kind of work: a program, a call of a server, a method of the SDK, a runtime, a script tool, "
-    "a replay",
+    "kind": "the kind of work: `guest` (a JavaScript program), `runtime` (a program in another language), `server` "
+    "(a call of a tool), `sdk` (a method of the SDK), `tool` (a script tool), `replay`, or `changes` (accepted, undone "
+    "or discarded); other events have kinds such as `connection` and `refusal`",
     "count": "of `refused`: number of requests",
     "actors": "of `refused`: their callers, where they are known; at most 10",
     "languages": "of `refused`: their languages, where they are known; at most 10",
