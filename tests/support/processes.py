@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 PATIENCE_S = 300
@@ -35,6 +36,15 @@ def descendants(pid: int) -> list[int]:
     for above in found:
         found += [each for each, parent in known.items() if parent == above]
     return found[1:]
+
+
+def list_started(before: Collection[int]) -> list[int]:
+    """Return this process's children that are not in `before`, and all processes below them.
+
+    What an older child starts meanwhile, such as a browser or a database of other tests, does not count.
+    """
+    own = [pid for pid in children(os.getpid()) if pid not in before]
+    return [*own, *(below for pid in own for below in descendants(pid))]
 
 
 def is_limited(pid: int) -> bool:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.support.network import Server, answering
-from tests.support.processes import PATIENCE_S, all_end, descendants, watched
+from tests.support.processes import PATIENCE_S, all_end, children, list_started, watched
 from tests.support.servers import FOLDER, write_servers
 
 from paddock.confinement.sandbox.sandbox import KernelSandbox
@@ -246,10 +246,10 @@ def test_nothing_of_a_confined_server_outlives_its_session(workspace):
     )
 
     async def main():
-        others = set(descendants(os.getpid()))  # what earlier tests keep for the next one
+        others = children(os.getpid())  # what earlier tests keep for the next one
         async with session(workspace, hostile(workspace)) as opened:
             assert await attack(opened, code) == "forked"
-            return watched([each for each in descendants(os.getpid()) if each not in others])
+            return watched(list_started(others))
 
     handles = run(main())
     assert len(handles) >= 4  # the server and its three

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.support.processes import PATIENCE_S, all_end, descendants, watched
+from tests.support.processes import PATIENCE_S, all_end, children, descendants, list_started, watched
 
 from paddock import BlockingPaddock, BlockingSession, Status
 
@@ -153,10 +153,10 @@ def test_other_limits_end_it(workspace: Path) -> None:
 @pytest.mark.parametrize("language", ["python", "shell"])
 def test_closing_ends_what_runs(workspace: Path, language: str) -> None:
     program = {"python": BEAT, "shell": "while :; do printf x >> beat; sleep 0.001; done &"}[language]
-    before = set(descendants(os.getpid()))
+    before = children(os.getpid())
     with BlockingPaddock(workspace, overrides=GRANTED) as p, p.session(language, background=True) as s:
         s.run(program)
         wait_for_bytes(s, 5)
-        running = watched([pid for pid in descendants(os.getpid()) if pid not in before])
+        running = watched(list_started(before))
         assert running
     assert all_end(running)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tests.support.processes import all_end, descendants, watched
+from tests.support.processes import all_end, children, descendants, list_started, watched
 from tests.support.tenants import TenantsRunner, make_settings
 
 from paddock.model.errors import ConfigurationError
@@ -421,13 +421,13 @@ def test_all_users_have_one_ledger_whose_chain_is_whole(runner: TenantsRunner) -
 
 
 def test_nothing_is_left_of_a_server_that_ends(tmp_path: Path) -> None:
-    before = {*descendants(os.getpid())}
+    before = children(os.getpid())
     with TenantsRunner(tmp_path, make_settings(tmp_path, serve={"max_jobs": 4})) as runner:
         for name in ("alice", "bob"):
             tenant = runner.enter(name)
             runner.execute(tenant, RuntimeRun(runtime="python", code="1", session="new"))
             begin(runner, tenant)
-        own = watched([*{*descendants(os.getpid())} - before])
+        own = watched(list_started(before))
         assert own
     assert all_end(own)
 
