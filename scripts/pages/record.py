@@ -29,8 +29,8 @@ EVENTS = {
 }
 FACTS = {
     "actor": "the caller",
-    "surface": "the surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, `web` (the page), "
-    "or `guest` for a program's own call",
+    "surface": "the surface: `cli`, `mcp`, `http`, `library`, `sequence`, `temporal` for schedules, `webhook`, "
+    "`web` (the page), or `guest` for a program's own call",
     "kind": "the kind of work: `guest` (a JavaScript program), `runtime` (a program in another language), `server` "
     "(a call of a tool), `sdk` (a method of the SDK), `tool` (a script tool), `replay`, or `changes` (accepted, undone "
     "or discarded); other events have kinds such as `connection` and `refusal`",
