@@ -14,12 +14,7 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
     An exception that the work then raises becomes the cause of the cancellation.
     """
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await _wait_for_end(task)
     if cancelled is None:
         return task.result()
     raise cancelled from None if task.cancelled() else task.exception()
@@ -28,16 +23,21 @@ async def run_shielded(work: Coroutine[Any, Any, T]) -> T:
 async def finish_first(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns. If the caller is cancelled meanwhile, its next await raises that instead."""
     task, caller = asyncio.ensure_future(work), asyncio.current_task()
-    is_cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            is_cancelled = True
-    if is_cancelled and caller is not None:
+    if await _wait_for_end(task) is not None and caller is not None:
         caller.uncancel()  # `asyncio.timeout` compares the number of cancellations
         caller.cancel()
     return task.result()
+
+
+async def _wait_for_end(task: "asyncio.Future[Any]") -> asyncio.CancelledError | None:
+    """Wait until a task has ended. Return the last cancellation of the caller meanwhile, which is held back."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 async def wait_shielded(task: "asyncio.Task[Any]") -> None:
