@@ -58,6 +58,7 @@ FACTS = {
     "prompt": "the prompt that a script tool belongs to",
     "action": "what was done with a [change set](overlay.md): `accept`, `discard` or `undo`",
     "path_count": "number of paths that it wrote",
+    "recovered": "`true` if a later command wrote this end, because the process of the request was killed",
     "left": "number of paths that must be named to be accepted",
     "conflicts": "number of paths that were changed meanwhile; if there are any, nothing was written",
     "paths": "the first paths that it wrote",

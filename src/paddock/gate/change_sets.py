@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.foundation.cancellation import finish_first
+from paddock.gate.work.kind import shorten_name
 from paddock.model.base import Json, count
 from paddock.model.errors import ChangesCorrupted, ChangesError, EngineError
 from paddock.model.numbers import dumps
@@ -16,8 +17,11 @@ from paddock.model.request import ChangesAction, ChangeSetRun
 from paddock.model.texts import cut_middle
 from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.sink import FINISHED, MAX_LIST_ITEMS
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from paddock.confinement.sandbox.protocol import GuardingSandbox
     from paddock.engines.changes.accept import Acceptor, AcceptReport, Recovery
     from paddock.engines.changes.differ import Differ, FileDiff
@@ -25,8 +29,10 @@ if TYPE_CHECKING:
     from paddock.engines.changes.plan import PathNote
     from paddock.model.change_set import Change
     from paddock.record.changes.store import ChangeStore, StoredChanges
+    from paddock.record.ledger.sink import AuditSink, Field
 
     OpenSandbox = Callable[[], Awaitable["GuardingSandbox"]]
+    OpenSink = Callable[[], AbstractContextManager[AuditSink]]
 
 MAX_PATH_CHARS = 4096
 _UNDO_NOTE = "undo removes the lines with + and restores those with -:"
@@ -100,11 +106,16 @@ class ChangeSets:
         self,
         settings: Settings,
         hide: Callable[[str], str],
+        open_sink: "OpenSink",
         open_sandbox: "OpenSandbox" = _refuse_sandbox,
         own: Sequence[Path] = (),
     ) -> None:
-        """Keep the files and directories of the settings, and `own` (Paddock's), out of what is written."""
+        """Keep the files and directories of the settings, and `own` (Paddock's), out of what is written.
+
+        What became of a request whose process was killed is recorded in the sink that `open_sink` opens.
+        """
         self._own = own
+        self._open_sink = open_sink
         self._open_sandbox = open_sandbox
         self._settings = settings
         self._hide = hide
@@ -115,10 +126,14 @@ class ChangeSets:
         return open_store(self._settings.overlay)
 
     def recover(self, workspace: Path) -> "Recovery | None":
-        """Finish or undo what a killed process left in a workspace, and return what was done. Raises ChangesError."""
+        """Finish or undo what a killed process left in a workspace, and return what was done.
+
+        Raises ChangesError and LedgerError.
+        """
         if not self.store.find_journal(workspace).exists():
             return None
         with self._make_acceptor(workspace).open() as recovery:
+            self._record(recovery)
             return recovery
 
     def list_sets(self, workspace: Path) -> "list[StoredChanges]":
@@ -230,17 +245,17 @@ class ChangeSets:
         }
         return [each for each in changes if each.path in undone]
 
-    async def carry_out(self, work: ChangeSetRun, workspace: Path) -> ChangesReport:
-        """Accept, discard or undo what `work.shown` shows of it, if it shows something.
+    async def carry_out(self, work: ChangeSetRun, workspace: Path, request: str = "") -> ChangesReport:
+        """Accept, discard or undo what `work.shown` shows of it, if it shows something, for a recorded request.
 
         Once writing has begun, a cancellation of the caller waits for its next await, so that it can record what was
-        done. Raises ChangesError; then nothing was changed.
+        done. Raises ChangesError and LedgerError; then nothing was changed.
         """
         if work.action != "discard":  # a damaged set can still be discarded
             await asyncio.to_thread(self._load, work, workspace)
         merges = await self._merge(work, workspace) if work.merge else None
         # A thread cannot be stopped; what it began is finished or undone before the answer.
-        return await finish_first(asyncio.to_thread(self._carry_out, work, workspace, merges))
+        return await finish_first(asyncio.to_thread(self._carry_out, work, workspace, request, merges))
 
     async def _merge(self, work: ChangeSetRun, workspace: Path) -> "Merges":
         """Return the merges of all conflicts that there are now. Raises ChangesError."""
@@ -253,9 +268,12 @@ class ChangeSets:
         except EngineError as error:
             raise ChangesError(f"Nothing was changed: git merge-file cannot be confined: {error}") from error
 
-    def _carry_out(self, work: ChangeSetRun, workspace: Path, merges: "Merges | None") -> ChangesReport:
-        acceptor = self._make_acceptor(workspace)
+    def _carry_out(
+        self, work: ChangeSetRun, workspace: Path, request: str, merges: "Merges | None"
+    ) -> ChangesReport:
+        acceptor = self._make_acceptor(workspace, request)
         with acceptor.open(writes=work.action != "discard") as recovery:
+            self._record(recovery)
             if work.shown and self.preview(work, workspace) != work.shown:
                 raise ChangesError(
                     "Nothing was changed: by now this would do something else than the person was shown; "
@@ -284,7 +302,21 @@ class ChangeSets:
     def _load(self, work: ChangeSetRun, workspace: Path) -> "StoredChanges":
         return self.store.find(work.id, workspace)
 
-    def _make_acceptor(self, workspace: Path) -> "Acceptor":
+    def _record(self, recovery: "Recovery | None") -> None:
+        """Record the end of a request whose process was killed. Raises LedgerError."""
+        if recovery is None or not recovery.request:
+            return
+        paths = recovery.paths if recovery.finished else ()
+        facts: dict[str, Field] = {
+            "status": "ok" if recovery.finished else "failed",
+            "recovered": True,
+            "path_count": len(paths),
+            "paths": [shorten_name(print_path(path)) for path in paths[:MAX_LIST_ITEMS]],
+        }
+        with self._open_sink() as sink:
+            sink.append(FINISHED, recovery.request, facts)
+
+    def _make_acceptor(self, workspace: Path, request: str = "") -> "Acceptor":
         from paddock.engines.changes.accept import Acceptor
 
         def list_hidden() -> list[str]:
@@ -296,7 +328,7 @@ class ChangeSets:
         def list_own() -> list[str]:
             return find_own_paths(self._settings, self._own, workspace)
 
-        return Acceptor(self.store, workspace, list_hidden, list_protected, list_own)
+        return Acceptor(self.store, workspace, list_hidden, list_protected, list_own, request=request)
 
     def list_changes(self, stored: "StoredChanges", workspace: Path) -> "Sequence[Change]":
         """Return the changes of a set; those at paths that are protected now are marked, too. Raises ChangesError."""

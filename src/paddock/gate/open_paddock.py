@@ -305,7 +305,9 @@ async def open_paddock(
                 *(commands, outgoing.json, None if server is None else server.settings.sdk, parts.audit_name),
             )
             services = Services(settings, secrets, facts)
-            changes = ChangeSets(settings, outgoing.text, processes.open_sandbox, own)
+            changes = ChangeSets(
+                settings, outgoing.text, lambda: nullcontext(ledger), processes.open_sandbox, own
+            )
             engines = Engines(guests, servers, programs, scripts, services, output.results, changes)
             watch = _watch_paddock(settings, servers, guests, programs, output, metrics=metrics)
             sink = watch.wrap_sink(ledger) if watch else ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.support.change_sets import make_change_set
+from tests.support.change_sets import make_change_set, open_no_sink
 
 from paddock.engines.changes.lock import lock_workspace
 from paddock.gate.change_sets import ChangeSets, open_store
@@ -36,7 +36,7 @@ class Place:
         for number in range(40):
             (changed / f"file{number}").write_text("x\n")
             (changed / f"link{number}{'-' * 30}").symlink_to("/etc")
-        self.sets = ChangeSets(self.settings, str)
+        self.sets = ChangeSets(self.settings, str, open_no_sink)
         self.id = make_change_set(self.sets.store, self.workspace, changed)
 
     def work(self, action: ChangesAction, *paths: str) -> ChangeSetRun:
@@ -130,12 +130,12 @@ class Later:
     def accept(self, settings: Settings, *paths: str) -> dict[str, Any]:
         """Accept with these settings; return the report."""
         work = ChangeSetRun(action="accept", id=self.id, paths=paths)
-        sets = ChangeSets(settings, str)
+        sets = ChangeSets(settings, str, open_no_sink)
         return cast("dict[str, Any]", asyncio.run(sets.carry_out(work, self.workspace)).describe())
 
     def render(self, settings: Settings) -> str:
         """Return the difference as it is shown with these settings."""
-        sets = ChangeSets(settings, str)
+        sets = ChangeSets(settings, str, open_no_sink)
         return sets.render(sets.find(self.id, self.workspace), 10_000)
 
 
@@ -176,7 +176,7 @@ def test_a_path_that_is_protected_now_must_be_named(later: Later) -> None:
     assert "Makefile" not in report["paths"]
     assert report["left"] == [{"path": "Makefile", "why": "protected; name it to accept it"}]
     assert (later.workspace / "Makefile").read_text() == "OLD\n"
-    sets = ChangeSets(settings, str)
+    sets = ChangeSets(settings, str, open_no_sink)
     listed = sets.list_changes(sets.find(later.id, later.workspace), later.workspace)
     assert [each.path for each in listed if each.protected] == ["Makefile"]
     assert later.accept(settings, "Makefile")["paths"] == ["Makefile"]
@@ -210,7 +210,7 @@ def test_a_link_on_the_way_to_a_directory_of_paddock_is_not_written(tmp_path: Pa
         }
     )
     set_id = make_change_set(open_store(settings.overlay), workspace, changed)
-    sets, work = ChangeSets(settings, str), ChangeSetRun(action="accept", id=set_id, paths=())
+    sets, work = ChangeSets(settings, str, open_no_sink), ChangeSetRun(action="accept", id=set_id, paths=())
     report = asyncio.run(sets.carry_out(work, workspace)).describe()
     assert (report["paths"], report["conflicts"]) == (
         [],
@@ -230,7 +230,7 @@ def test_a_program_that_holds_the_lock_of_the_workspace_does_not_keep_a_set_from
 ) -> None:
     work = ChangeSetRun(action="discard", id=later.id, paths=())
     with lock_workspace(later.workspace):
-        sets = ChangeSets(later.settings(), str)
+        sets = ChangeSets(later.settings(), str, open_no_sink)
         assert asyncio.run(sets.carry_out(work, later.workspace)).describe() == {
             "id": later.id,
             "action": "discard",

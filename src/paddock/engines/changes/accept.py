@@ -70,6 +70,10 @@ class Recovery(NamedTuple):
     """Paths that could not be undone, because they were changed since."""
     folder: str = ""
     """Directory in the workspace that keeps what these paths had before."""
+    request: str = ""
+    """ID of the request whose process was killed; empty if it has none."""
+    paths: tuple[str, ...] = ()
+    """All paths that the acceptance was to change."""
 
 
 class _Task(NamedTuple):
@@ -87,7 +91,7 @@ class Acceptor:
     """Accepts change sets of one store into one workspace, a real path.
 
     `hidden`, `protected` and `own` (Paddock's files) return the paths of the workspace that are so now, relative to it,
-    whatever the set says.
+    whatever the set says. `request` is the one that accepts, for the journal.
     """
 
     def __init__(
@@ -97,8 +101,11 @@ class Acceptor:
         hidden: Callable[[], Collection[str]] = tuple,
         protected: Callable[[], Collection[str]] = tuple,
         own: Callable[[], Collection[str]] = tuple,
+        *,
+        request: str = "",
     ) -> None:
         self._own = own
+        self._request = request
         self._store = store
         self._workspace = workspace
         self._hidden = hidden
@@ -231,7 +238,7 @@ class Acceptor:
             keep_before(root, pending, self._store, task.stored.id)
         state = task.finish(pending, compared.unchanged)
         staging = f"{STAGING_PREFIX}{os.urandom(8).hex()}"
-        head = JournalHead(task.stored.id, task.action, staging, pending, steps, state)
+        head = JournalHead(*(task.stored.id, task.action, staging, pending, steps, state, self._request))
         try:
             self._change(root, head, task.contents)
         except StepConflict as conflict:
@@ -281,10 +288,15 @@ class Acceptor:
             remove_journal(path)
             return None
         head = content.head
+        found = Recovery(
+            *(head.set_id, head.action, content.applied),
+            request=head.request,
+            paths=tuple(each.path for each in head.changes),
+        )
         with Folder.open(self._workspace) as root:
             if content.applied:
                 self._finish(root, head)
-                return Recovery(head.set_id, head.action, finished=True)
+                return found
             if content.inodes is not None and root.find(head.staging) is None:
                 remove_journal(path)
                 paths = ", ".join(make_printable(step.path) for step in head.steps[:_MAX_NAMED])
@@ -293,10 +305,9 @@ class Acceptor:
                     f"{head.staging}: some of these paths may be old and others new: {paths}"
                 )
             kept = _undo_steps(root, head, content.inodes)
+            found = found._replace(kept=kept, folder=head.staging if kept else "")
             remove_journal(path)
-        return Recovery(
-            head.set_id, head.action, finished=False, kept=kept, folder=head.staging if kept else ""
-        )
+        return found
 
 
 @contextmanager

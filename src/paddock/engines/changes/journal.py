@@ -39,6 +39,8 @@ class JournalHead(NamedTuple):
     steps: tuple[Step, ...]
     state: ChangesState
     """What becomes of the set."""
+    request: str
+    """ID of the request, in the record."""
 
 
 class JournalContent(NamedTuple):
@@ -113,6 +115,7 @@ def read_journal(path: Path) -> JournalContent | None:
         _CHANGES.validate_python(fields["changes"]),
         tuple(Step(kind, path, name, (mode[0], mode[1])) for kind, path, name, mode in fields["steps"]),
         ChangesState.model_validate(fields["state"]),
+        str(fields.get("request", "")),
     )
     if not head.staging.startswith(STAGING_PREFIX) or "/" in head.staging:
         raise ValueError("its staging directory is none of Paddock's")

@@ -113,7 +113,7 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         watchers: Watchers,
     ) -> RawResult:
         try:
-            done = await context.engines.changes.carry_out(work, request.workspace)
+            done = await context.engines.changes.carry_out(work, request.workspace, request.id)
         except ChangesError as error:
             return _fail(error, request)
         value = done.describe()

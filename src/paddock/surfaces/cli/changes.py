@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +18,7 @@ from paddock.gate.change_sets import (
     format_ns,
     print_path,
 )
+from paddock.gate.open_paddock import open_audit
 from paddock.model.base import Json, count
 from paddock.model.outcome import Status
 from paddock.model.request import ChangesAction, ChangeSetRun, ExecutionRequest
@@ -223,7 +225,7 @@ def undo(
 def _open(settings: Settings, workspace: Path) -> ChangeSets:
     """Return the change sets, after finishing or undoing what a killed command left in the workspace."""
     outgoing = OutgoingRedaction(settings.redaction, KnownSecrets())
-    sets = ChangeSets(settings, outgoing.text)
+    sets = ChangeSets(settings, outgoing.text, partial(open_audit, settings.audit))
     recovery = sets.recover(workspace)
     if recovery is not None:
         warn(describe_recovery(recovery))

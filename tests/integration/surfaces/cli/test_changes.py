@@ -213,16 +213,53 @@ def test_the_rule_of_the_docs_leaves_accepting_to_the_command_line(place: Place)
     assert not (place.workspace / "old.txt").exists()
 
 
-def test_the_next_command_undoes_what_a_killed_one_left(place: Place) -> None:
+KILLED = """
+import os, signal, sys
+from paddock.engines.changes.accept import Acceptor
+from paddock.engines.changes.journal import Journal
+from paddock.surfaces.cli import main
+owner, name = {"write_applied": (Journal, "write_applied"), "finish": (Acceptor, "_finish")}[sys.argv.pop(1)]
+setattr(owner, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "told", "status", "paths"),
+    [
+        ("write_applied", "nothing of it is left", "failed", []),
+        (
+            "finish",
+            "it was finished now",
+            "ok",
+            [".git", "new", "new/deep", "new/deep/x.txt", "old.txt", "src/app.py"],
+        ),
+    ],
+)
+def test_the_next_command_undoes_or_finishes_what_a_killed_one_left_and_records_it(
+    place: Place, moment: str, told: str, status: str, paths: list[str]
+) -> None:
     set_id = place.read("changes", "list")[0]["id"]
-    store = place.home / ".local/state/paddock/changes"
-    command = [sys.executable, "-m", "tests.support.accept_killed", store, place.workspace, set_id, "accept"]
-    done = subprocess.run([*command, "write_applied"], cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", KILLED, moment, "changes", "accept", set_id]
+    done = subprocess.run(
+        command, cwd=place.workspace, env=place.environment, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (place.workspace / "old.txt").exists()
     done = place.run("changes", "list")
-    assert done.stderr == (
-        f"warning: a command was killed while it accepted {set_id}; nothing of it is left\n"
-    )
-    assert (place.workspace / "old.txt").exists()
+    assert done.stderr == f"warning: a command was killed while it accepted {set_id}; {told}\n"
+    assert (place.workspace / "old.txt").exists() == (status == "failed")
     assert place.run("changes", "list").stderr == ""
+    (start,) = (
+        each
+        for each in place.read("audit", "tail", "--event", "started")
+        if each["fields"].get("changes") == set_id
+    )
+    end = place.read("audit", "tail", "--event", "finished")[-1]
+    assert end["request"] == start["request"]
+    assert end["fields"] == {
+        "status": status,
+        "recovered": True,
+        "path_count": len(paths),
+        "paths": paths,
+    }

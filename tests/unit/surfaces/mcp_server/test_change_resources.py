@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.change_sets import open_no_sink
 
 from paddock.gate.change_sets import ChangeSets
 from paddock.policy.settings.overlay import OverlaySettings
@@ -18,7 +19,7 @@ def test_a_client_sees_no_path_of_a_store_that_cannot_be_read(tmp_path: Path) ->
     store = tmp_path / "store"
     store.mkdir()
     store.chmod(0o777)
-    sets = ChangeSets(Settings(overlay=OverlaySettings(directory=store)), str)
+    sets = ChangeSets(Settings(overlay=OverlaySettings(directory=store)), str, open_no_sink)
     opened = SimpleNamespace(changes=sets, gate=SimpleNamespace(note_changes=None))
     differences = ChangeDifferences(cast("Any", opened), tmp_path / "workspace")
     with pytest.raises(UnknownResourceError) as caught:
