@@ -64,7 +64,7 @@ async def settled(sandbox: KernelSandbox) -> list[str]:
 async def attempt(sandbox: KernelSandbox, name: str, sink: ByteSink) -> tuple[ProcessResult, float]:
     """Run one program and return its result and the time that the result took, in milliseconds."""
     program = endless.PROGRAMS[name]
-    limits = ProcessLimits(**{"timeout_ms": 250, "processes": 200, **program.limits})
+    limits = ProcessLimits(**{"timeout_ms": program.timeout_ms, "processes": 200, **program.limits})
     argv = ["/usr/bin/python3", "-I", "-S", "-c", program.source]
     with tempfile.TemporaryDirectory() as folder:
         grants = ProcessGrants()
@@ -92,7 +92,7 @@ async def main(tier: str, runs: int, names: list[str]) -> None:
                         "status": result.status,
                         "limit": result.limit,
                         "ms": ms,
-                        "late_ms": ms - endless.PROGRAMS[name].limits.get("timeout_ms", 250),
+                        "late_ms": ms - endless.PROGRAMS[name].timeout_ms,
                         "survivors": result.survivors,
                         "alive": alive,
                         "reason": result.reason,
