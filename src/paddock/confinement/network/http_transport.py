@@ -210,7 +210,7 @@ def _describe_system_error(error: BaseException) -> str | None:
     match error:
         case ssl.SSLCertVerificationError():
             why = error.verify_message.rstrip(".")
-            return f"its certificate is not trusted: {why}; SSL_CERT_FILE can name a file with its issuer's certificate"
+            return f"its certificate is not trusted: {why}; {_explain_trust()}"
         case ssl.SSLError():
             return "the server does not use TLS"
         case socket.gaierror():
@@ -237,6 +237,14 @@ def _parse_proxy(variable: ProxyVariable) -> httpx2.URL | None:
         return httpx2.Proxy(variable.address).url
     except (ValueError, httpx2.InvalidURL):
         return None
+
+
+def _explain_trust() -> str:
+    """Return how to trust a certificate, by the variable that httpx2 obeys. A missing SSL_CERT_DIR trusts nothing."""
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        if os.environ.get(name):
+            return f"only issuers in {name} are trusted; add its issuer's certificate there, or unset {name}"
+    return "SSL_CERT_FILE can name a file with its issuer's certificate"
 
 
 def _explain_tls_variable() -> str:

@@ -98,8 +98,8 @@ _PATHLESS = (
 )
 _NO_OWN_NETWORK = (
     "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need the tier namespaces "
-    "(paddock doctor says what it lacks); use multiprocessing.set_start_method('spawn') or 'fork', and a Queue or Pipe "
-    "instead of a Manager"
+    "(paddock doctor says what it lacks), and so do Queue and Pool; use threads, or multiprocessing.Process with the "
+    "start method 'spawn' or 'fork', and a Pipe"
 )
 _OFFLINE_THERE = (
     "it has no network; request the network full (`--network full`, or the argument `network` of a tool), within "
@@ -113,8 +113,9 @@ _NO_REPOSITORY = "not a git repository"
 _IN_GIT_FOLDER = ".git/"
 _OUTSIDE_REPOSITORY = (
     "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees only the "
-    "workspace; choose the directory that contains .git, or for a linked worktree a directory that contains both, "
-    "with --workspace DIR"
+    "workspace; set workspace.repository = true, the default, which grants any repository except that of a submodule, "
+    "or choose the directory that contains .git, or for a linked worktree a directory that contains both, with "
+    "--workspace DIR"
 )
 _WITHHELD = "the git repository of the workspace is not granted{how}: {why}"
 _NO_IDENTITY = ("please tell me who you are",)
@@ -151,7 +152,7 @@ _APART = (
     "python ./main.py"
 )
 _UNREAD = (
-    "it may not read the workspace (access none), so it finds no file and no module there; "
+    "it may not read the workspace (access none), so it finds no file, module or Git repository there; "
     "request the access read-only, which runtimes.access must allow"
 )
 _NO_SUCH_FILE = ("no such file or directory", "enoent", "filenotfoundexception", "nosuchfileexception")
@@ -258,7 +259,7 @@ def withheld(
         (phase == "run", _NO_IDENTITY, _HOMELESS),
         (phase == "run", _NO_WRITING, _WRITES[grants.access]),
         (phase == "run" and runs_files and grants.access != "none", _NO_MODULE, _APART),
-        (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE), _UNREAD),
+        (phase == "run" and grants.access == "none", (*_NO_MODULE, *_NO_SUCH_FILE, _NO_REPOSITORY), _UNREAD),
         (phase == "run" and not has_input, _NO_INPUT, _UNASKED_IN_SESSION if in_session else _UNASKED),
     ):
         if applies and any(word in stderr for word in words):

@@ -375,8 +375,7 @@ def _write_drafts(
     added = [line for line in difference.splitlines() if line.startswith("+") and not line.startswith("+++ ")]
     if wish.scope == "project" and not dry_run and any(wish.served in line for line in added):
         print_note(
-            f"{main.file} names paths of this machine: whoever works on the project elsewhere runs "
-            f"`paddock install {wish.client}` there"
+            f"{main.file} names paths of this machine. On another machine, run: paddock install {wish.client}"
         )
     _point_to_other_scope(wish, main)
 

@@ -160,11 +160,24 @@ def test_a_large_answer_is_not_read_to_its_end(desk, receiver):
     assert probed(desk, register(desk, receiver.url))["status"] == 200
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(desk, receiver, monkeypatch):
+@pytest.mark.parametrize(
+    ("variables", "remedy"),
+    [
+        ({}, "SSL_CERT_FILE can name a file with its issuer's certificate"),
+        (
+            {"SSL_CERT_DIR": "/none"},
+            "only issuers in SSL_CERT_DIR are trusted; add its issuer's certificate there, or unset SSL_CERT_DIR",
+        ),
+    ],
+)
+def test_a_certificate_that_nobody_vouches_for_is_refused(desk, receiver, monkeypatch, variables, remedy):
     granted(desk)
     name = register(desk, receiver.url)
     monkeypatch.delenv("SSL_CERT_FILE")
-    assert "its certificate is not trusted: self-signed certificate" in probed(desk, name)[-1]
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    assert f"its certificate is not trusted: self-signed certificate; {remedy}" in probed(desk, name)[-1]
     assert receiver.seen == []
 
 

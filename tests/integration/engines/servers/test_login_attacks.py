@@ -358,7 +358,14 @@ CLIENT = '{"client_id": "x", "redirect_uris": ["http://127.0.0.1/callback"], "cl
             ("/register", 201, CLIENT % '"soon"'),
             "Invalid registration response: {}register returned no valid `client_id_issued_at`",
         ),
-        (("/register", 201, CLIENT % DEEP), "Invalid registration response"),
+        (
+            ("/register", 201, CLIENT % DEEP),
+            "Invalid registration response: {}register returned no JSON object",
+        ),
+        (
+            ("/register", 201, "<html>sign in</html>"),
+            "Invalid registration response: {}register returned no JSON object",
+        ),
         (
             ("/register", 400, f'{{"error": {DEEP}}}'),
             "Registration failed (400): {}register returned no valid `error`",

@@ -149,8 +149,9 @@ OUTSIDE_PRIVATE = (
 )
 OUTSIDE_REPOSITORY = (
     "the workspace is part of a Git repository whose .git directory is outside of it, and a program sees only the "
-    "workspace; choose the directory that contains .git, or for a linked worktree a directory that contains both, "
-    "with --workspace DIR"
+    "workspace; set workspace.repository = true, the default, which grants any repository except that of a submodule, "
+    "or choose the directory that contains .git, or for a linked worktree a directory that contains both, with "
+    "--workspace DIR"
 )
 WRITES = {
     "none": "it may write only to its own directory and to TMPDIR",
@@ -163,8 +164,8 @@ APART = (
     "exec python ./main.py"
 )
 UNREAD = (
-    "it may not read the workspace (access none), so it finds no file and no module there; request the access "
-    "read-only, which runtimes.access must allow"
+    "it may not read the workspace (access none), so it finds no file, module or Git repository there; request "
+    "the access read-only, which runtimes.access must allow"
 )
 ALONE = (
     "a compiler sees only the program and its own libraries, not the workspace; compile several files with a shell "
@@ -245,8 +246,8 @@ def test_a_program_that_wants_a_unix_socket_gets_the_hint_that_helps(said: str, 
         (
             "socket.socket(socket.AF_UNIX)\nPermissionError: [Errno 1] Operation not permitted",
             "Unix sockets, which multiprocessing needs for a Manager and the start method forkserver, need the tier "
-            "namespaces (paddock doctor says what it lacks); use multiprocessing.set_start_method('spawn') or 'fork', and "
-            "a Queue or Pipe instead of a Manager",
+            "namespaces (paddock doctor says what it lacks), and so do Queue and Pool; use threads, or "
+            "multiprocessing.Process with the start method 'spawn' or 'fork', and a Pipe",
         ),
         (
             "curl: (6) Could not resolve host: example.com",
@@ -283,6 +284,7 @@ def test_git_in_a_part_of_a_repository_gets_a_hint(tmp_path: Path) -> None:
         folder.name: missed(said, workspace=folder, access="read-only") for folder in (below, linked, alone)
     }
     assert hints == {"below": OUTSIDE_REPOSITORY, "linked": OUTSIDE_REPOSITORY, "alone": ""}
+    assert missed(said, workspace=below, access="none") == missed(said, access="none") == UNREAD
     assert missed("fatal: bad revision", workspace=below, access="read-only") == ""
 
 

@@ -134,7 +134,7 @@ def test_a_package_of_pypi_has_no_scope(tmp_path):
 def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
     registry(tmp_path, entry(identifier="git"), entry(registryType="pypi", identifier="git"))
     trust = tmp_path / "trust.json"
-    trust.write_text('["git"]')
+    trust.write_text('["git", "@other/git@1.0.0"]')
     provisioning = Provisioning([tmp_path / ".mcp.json"], tmp_path / "registry.json", trust)
     messages = []
     for name in ("git", "npm:git"):
@@ -150,9 +150,9 @@ def test_a_name_of_several_sources_is_refused_and_its_address_taken(tmp_path):
         provisioning.enable_server("pypi:git", approved=True)
     assert str(refused.value) == (
         "git is not trusted: version 1.0.0 is trusted, but the list offers 1.2.0; "
-        f'to trust it, write "pypi:git" into {trust}, a JSON array'
+        f'to trust it, write "pypi:git@1.2.0" into {trust}, a JSON array'
     )
-    trust.write_text('["pypi:git"]')
+    trust.write_text('["pypi:git@1.2.0"]')
     assert provisioning.enable_server("pypi:git", approved=True).name == "git"
     assert json.loads((tmp_path / ".mcp.json").read_text()) == {
         "mcpServers": {"git": {"command": "uvx", "args": ["git==1.2.0"]}}

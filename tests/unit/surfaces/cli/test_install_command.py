@@ -74,8 +74,7 @@ def test_the_other_scope_is_pointed_at_where_it_has_an_entry_too(home: Path) -> 
     assert run("cursor", "--scope", "user", "--workspace", "project").exit_code == 0
     done = run("cursor", "--workspace", "project")
     assert done.stderr == (
-        f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
-        "`paddock install cursor` there\n"
+        f"{project}/.cursor/mcp.json names paths of this machine. On another machine, run: paddock install cursor\n"
         f"{home}/.cursor/mcp.json also has `paddock`, serving {project}; "
         f"to remove it: paddock install cursor --workspace {project} --scope user --remove\n"
     )
@@ -263,7 +262,7 @@ def test_what_another_program_wrote_in_the_meantime_is_not_overwritten(home: Pat
 
 
 def names_paths(file: Path) -> str:
-    return f"{file} names paths of this machine: whoever works on the project elsewhere runs `paddock install cursor` there\n"
+    return f"{file} names paths of this machine. On another machine, run: paddock install cursor\n"
 
 
 def test_the_other_scope_in_the_same_file_is_no_other(home: Path) -> None:

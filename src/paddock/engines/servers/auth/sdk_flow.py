@@ -124,6 +124,8 @@ async def drive_flow(
                 why = f": {code}"
             elif isinstance(cause, ValidationError):  # the library could not parse the answer
                 why = f": {_describe_fault(cause, answer)}"
+            elif isinstance(cause, ValueError):  # of the JSON parser, which names no field
+                why = f": {_render_origin(answer)} returned no JSON object"
             elif answer.is_error:
                 status = "" if "(" in text else f" ({answer.status_code})"
                 why = f"{status}: {_render_origin(answer)} returned no valid `error`"

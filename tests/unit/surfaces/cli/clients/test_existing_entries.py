@@ -161,8 +161,7 @@ def test_another_server_is_not_listed_as_paddock(home: Path) -> None:
     write_entry(home / ".cursor/mcp.json", FOREIGN[0])
     project.mkdir()
     assert run("cursor", "--workspace", "project").stderr == (
-        f"{project}/.cursor/mcp.json names paths of this machine: whoever works on the project elsewhere runs "
-        "`paddock install cursor` there\n"
+        f"{project}/.cursor/mcp.json names paths of this machine. On another machine, run: paddock install cursor\n"
         f"{home}/.cursor/mcp.json also has `paddock`, which is another server; Cursor uses one of the two. To have both, "
         "use --name.\n"
     )
@@ -222,7 +221,7 @@ def test_what_stays_of_a_command_is_told(home: Path) -> None:
     )
     assert run("roo").stderr == (
         f"backup: {quiet}.backup\n"
-        f"{quiet} names paths of this machine: whoever works on the project elsewhere runs `paddock install roo` there\n"
+        f"{quiet} names paths of this machine. On another machine, run: paddock install roo\n"
     )
     assert run("cursor", "--dry-run").stderr == told
     assert run("cursor", "--remove").stderr == f"backup: {file}.backup\n"

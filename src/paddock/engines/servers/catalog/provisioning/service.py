@@ -210,12 +210,16 @@ def is_trusted(offer: RegistryServer, patterns: Sequence[str]) -> bool:
 
 
 def explain_distrust(offer: RegistryServer, trust_file: Path) -> str:
-    """Return why the trust file does not trust an offer, and what to add to it."""
-    reasons = [why for pattern in load_trust(trust_file) if (why := _check_pattern(pattern, offer))]
-    reason = f": {reasons[0]}" if reasons else ""
+    """Return why the trust file does not trust an offer, and what to add to it.
+
+    The suggested pattern names a version if a pattern that almost trusts the offer does.
+    """
+    reasons = {pattern: why for pattern in load_trust(trust_file) if (why := _check_pattern(pattern, offer))}
+    reason = f": {next(iter(reasons.values()))}" if reasons else ""
+    pinned = offer.version and any(_split_pattern(pattern)[2] is not None for pattern in reasons)
+    suggested = json.dumps(f"{offer.address}@{offer.version}" if pinned else offer.address)
     return (
-        f"{offer.name} is not trusted{reason}; to trust it, write {json.dumps(offer.address)} into {trust_file}, "
-        "a JSON array"
+        f"{offer.name} is not trusted{reason}; to trust it, write {suggested} into {trust_file}, a JSON array"
     )
 
 
