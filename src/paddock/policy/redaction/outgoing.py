@@ -273,9 +273,7 @@ def _redact_planned(call: PlannedCall, removal: Removal) -> Slices[PlannedCall]:
 
 def _cut_items(fact: Json) -> Json:
     """Return a fact for the ledger; items of a list are cut to the length that the ledger accepts."""
-    if not isinstance(fact, list):
-        return fact
-    return [each[:_MAX_ITEM_CHARS] if isinstance(each, str) else each for each in fact]
+    return [each[:_MAX_ITEM_CHARS] for each in cast("list[str]", fact)] if isinstance(fact, list) else fact
 
 
 def _redact_tool(end: ToolEnd, removal: Removal) -> Slices[ToolEnd]:
