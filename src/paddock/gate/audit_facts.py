@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from paddock.gate.work import kind_of
 from paddock.gate.work.ends import CANCELLED
-from paddock.gate.work.kind import shorten_name
+from paddock.gate.work.kind import shorten_name, shorten_names
 from paddock.model.flow import FlowFinding
 from paddock.model.network import Connection
 from paddock.model.outcome import Decision, RawResult
@@ -28,11 +28,11 @@ def identity_facts(request: ExecutionRequest, decision: Decision) -> dict[str, F
 def _list_flow_facts(finding: FlowFinding) -> dict[str, Field]:
     """Return what flow rules found, for the record: names and references, never a text of a result."""
     facts: dict[str, Field] = {
-        "reads": list(finding.reads),
+        "reads": shorten_names(finding.reads),
         "flow": finding.effect,
         "flow_rule": finding.rule,
-        "flow_sources": list(finding.sources),
-        "flow_evidence": list(finding.evidence),
+        "flow_sources": shorten_names(finding.sources),
+        "flow_evidence": shorten_names(finding.evidence),
     }
     return {name: fact for name, fact in facts.items() if fact}
 
@@ -98,7 +98,7 @@ def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int
         facts |= {"stdout_bytes": program.stdout.total_bytes, "stderr_bytes": program.stderr.total_bytes}
         facts |= {"artifact": program.artifact, "cached": program.cached, "survivors": program.survivors}
         facts |= {"compile_ms": program.compile_ms}
-        facts |= {"limit": program.limit, "violations": list(program.violations)}
+        facts |= {"limit": program.limit, "violations": shorten_names(program.violations)}
     if (changes := result.changes) is not None:
         counts = (f"{changes.added} added", f"{changes.modified} modified", f"{changes.deleted} deleted")
         facts |= {"changes": changes.id, "changes_method": changes.method, "changed": list(counts)}
@@ -107,5 +107,5 @@ def end_facts(request: ExecutionRequest, result: RawResult, ms: float, size: int
     if (tool := result.tool) is not None:
         facts |= {"exit_code": tool.exit_code}
         facts |= {"stdout_bytes": len(tool.stdout.encode()), "stderr_bytes": len(tool.stderr.encode())}
-        facts |= {"violations": list(tool.violations)} if tool.violations else {}
+        facts |= {"violations": shorten_names(tool.violations)} if tool.violations else {}
     return facts

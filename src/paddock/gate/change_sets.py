@@ -233,16 +233,14 @@ class ChangeSets:
     def _select(self, stored: "StoredChanges", work: ChangeSetRun, workspace: Path) -> "Sequence[Change]":
         """Return the changes of a set that work would make or take back. Raises ChangesError."""
         from paddock.engines.changes.plan import select_changes
-        from paddock.engines.changes.undo import list_reverse
+        from paddock.engines.changes.undo import select_reverse
 
         changes = self.list_changes(stored, workspace)
         if work.action == "discard":
             return changes
         if work.action == "accept":
             return select_changes(changes, work.paths).changes
-        undone = {
-            each.path for each in select_changes(list_reverse(stored), work.paths, guards=False).changes
-        }
+        undone = {each.path for each in select_reverse(stored, work.paths).changes}
         return [each for each in changes if each.path in undone]
 
     async def carry_out(self, work: ChangeSetRun, workspace: Path, request: str = "") -> ChangesReport:

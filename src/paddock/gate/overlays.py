@@ -63,16 +63,13 @@ class OverlayChanges:
                 self._fault = hide_paths(self._fault, self._request.workspace)
             error = ErrorInfo(name="Changes", message=self._fault, phase="run")
             result = result.replace(status=Status.ERROR, error=error)
-        incomplete = next((each.incomplete for each in self._summaries.values() if each.incomplete), "")
-        if incomplete and result.status is Status.OK:
-            hint = (
-                "let it change less, or raise the setting in the user's paddock.toml; `paddock changes show` lists "
-                "what was found"
-            )
+        cut = next((each for each in self._summaries.values() if each.incomplete), None)
+        if cut is not None and result.status is Status.OK:
+            hint = "let it change less, or raise the setting in the user's paddock.toml"
             error = ErrorInfo(
                 name="Changes",
-                message=f"Its changes are incomplete: {incomplete}",
-                hint=hint,
+                message=f"Its changes are incomplete: {cut.incomplete}",
+                hint=f"{hint}; `paddock changes show` lists what was found" if cut.id else hint,
                 phase="run",
             )
             program = None if result.program is None else result.program.replace(limit=LIMIT)

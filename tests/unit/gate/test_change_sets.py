@@ -13,12 +13,14 @@ from paddock.engines.changes.lock import lock_workspace
 from paddock.gate.change_sets import ChangeSets, open_store
 from paddock.gate.work import kind_of
 from paddock.model.errors import ChangesError
+from paddock.model.outcome import RawResult, Status
 from paddock.model.request import ChangesAction, ChangeSetRun, ExecutionRequest
 from paddock.policy.decisions.question_texts import format_details, hash_request
 from paddock.policy.redaction.known import KnownSecrets
 from paddock.policy.redaction.outgoing import OutgoingRedaction
 from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
+from paddock.record.ledger.sink import check_fields
 
 HOOK = ".git/hooks/pre-commit"
 
@@ -235,3 +237,30 @@ def test_a_program_that_holds_the_lock_of_the_workspace_does_not_keep_a_set_from
             "id": later.id,
             "action": "discard",
         }
+
+
+def test_long_paths_are_shortened_for_the_record(tmp_path: Path) -> None:
+    settings = Settings(overlay=OverlaySettings(directory=tmp_path / "store"))
+    workspace, changed = tmp_path / "workspace", tmp_path / "changed"
+    workspace.mkdir()
+    folder = "é" * 60
+    (changed / folder / folder).mkdir(parents=True)
+    (changed / folder / folder / "a-file-at-the-end.txt").write_text("x\n")
+    sets = ChangeSets(settings, str)
+    work = ChangeSetRun(action="accept", id=make_change_set(sets.store, workspace, changed))
+    done = asyncio.run(sets.carry_out(work, workspace))
+    result = RawResult(status=Status.OK, value=done.describe(), has_value=True)
+    facts = kind_of(
+        ExecutionRequest(actor="a", surface="cli", workspace=workspace, work=work)
+    ).list_end_facts(work, result)
+    check_fields(facts)
+    paths = cast("list[str]", facts["paths"])
+    assert (facts["path_count"], paths[-1].split("...")[1][-22:]) == (3, "/a-file-at-the-end.txt")
+
+
+def test_a_mark_of_a_secret_does_not_make_a_path_too_long_for_the_record() -> None:
+    secrets = KnownSecrets()
+    secrets.learn("tiny-key")
+    facts = OutgoingRedaction(Settings().redaction, secrets).facts({"paths": ["tiny-key/" * 14]})
+    check_fields(facts)
+    assert "tiny-key" not in facts["paths"][0]

@@ -35,7 +35,7 @@ from paddock.engines.changes.plan import (
 )
 from paddock.engines.changes.staging import stage_changes
 from paddock.engines.changes.tree import Folder
-from paddock.engines.changes.undo import check_kept, list_reverse
+from paddock.engines.changes.undo import check_kept, select_reverse
 from paddock.model.change_set import Change
 from paddock.model.errors import ChangesError
 from paddock.model.printable import make_printable
@@ -184,7 +184,7 @@ class Acceptor:
         Raises ChangesError, also if contents before were not kept.
         """
         stored = self._load(set_id)
-        selection = select_changes(list_reverse(stored), named, guards=False)
+        selection = select_reverse(stored, named)
         check_kept(self._store, set_id, selection.changes)
         contents = StoredContents(self._store, set_id, before=True)
 

@@ -129,16 +129,12 @@ def select_changes(
     """Return the changes at or below the named paths (all if none is named), and those that must be left.
 
     A file takes the added directories above it. What is protected, or a link that leads out, is taken only if it is
-    itself named, unless `guards` is false. Raises ChangesError for a name at and below which nothing changed.
+    itself named, unless `guards` is false. A name may have the escapes with which its path is shown. Raises
+    ChangesError for a name at and below which nothing changed.
     """
     by_path = {change.path: change for change in changes}
-    names = dict.fromkeys(posixpath.normpath(name) if name else name for name in named)
     known = {".", *by_path, *itertools.chain.from_iterable(map(list_above, by_path))}
-    for name in names:
-        if name not in known:
-            raise ChangesError(
-                f"Nothing changed at {make_printable(name)!r}; `paddock changes show` lists the paths of a change set"
-            )
+    names = dict.fromkeys(_find_path(posixpath.normpath(name) if name else name, known) for name in named)
     wanted = {path for path in by_path if not names or "." in names or is_among(path, names)}
     left = {
         path: f"{describe_guard(by_path[path])}; name it to accept it"
@@ -288,6 +284,18 @@ def makes_directory(change: Change) -> bool:
 def removes_directory(change: Change) -> bool:
     """Return whether a change removes a directory, or puts something else in its place."""
     return _is_directory(change.before) and not _is_directory(change.after)
+
+
+def _find_path(name: str, known: Collection[str]) -> str:
+    """Return the path that a name stands for. Raises ChangesError."""
+    if name in known:
+        return name
+    shown_so = [path for path in known if make_printable(path, len(path)) == name] if "\\" in name else []
+    if len(shown_so) != 1:
+        raise ChangesError(
+            f"Nothing changed at {make_printable(name)!r}; `paddock changes show` lists the paths of a change set"
+        )
+    return shown_so[0]
 
 
 def _leave_full_directories(by_path: Mapping[str, Change], taken: set[str], left: dict[str, str]) -> None:

@@ -1,7 +1,8 @@
 """The changes that take back what was accepted of a set."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from paddock.engines.changes.plan import Selection, select_changes
 from paddock.model.change_set import Change, ChangeKind
 from paddock.model.errors import ChangesError
 from paddock.model.printable import make_printable
@@ -23,6 +24,19 @@ def list_reverse(stored: StoredChanges) -> tuple[Change, ...]:
         )
         for c in changes
     )
+
+
+def select_reverse(stored: StoredChanges, named: Collection[str] = ()) -> Selection:
+    """Return the reverse of the accepted changes at or below the named paths, or of all. Raises ChangesError."""
+    reverse = list_reverse(stored)
+    try:
+        return select_changes(reverse, named, guards=False)
+    except ChangesError:
+        select_changes(stored.change_set.changes, named, guards=False)
+        names = ", ".join(make_printable(name) for name in named)
+        raise ChangesError(
+            f"Not all of these paths are accepted, so they cannot be undone: {names}"
+        ) from None
 
 
 def check_kept(store: ChangeStore, set_id: str, changes: Sequence[Change]) -> None:

@@ -78,9 +78,12 @@ def make_child_request(
 
 def render_ended(work: Work, outcome: RawResult) -> Json:
     """Return the value that the calling program gets for an outcome in `ENDED_STATUSES`."""
+    changes: dict[str, Json] = (
+        {} if outcome.changes is None else {"changes": outcome.changes.model_dump(mode="json")}
+    )
     if (tool := outcome.tool) is not None:
         wire = tool.to_wire()
-        return {"ok": wire.pop("success"), "status": outcome.status.value, **wire}
+        return {"ok": wire.pop("success"), "status": outcome.status.value, **wire, **changes}
     if not isinstance(work, RuntimeRun) or outcome.program is None:
         return outcome.value
     end = outcome.program
@@ -97,7 +100,7 @@ def render_ended(work: Work, outcome: RawResult) -> Json:
         "durationMs": outcome.usage.wall_ms,
         **({"files": [file.to_wire() for file in end.files]} if end.files else {}),
         **({"violations": list(end.violations)} if end.violations else {}),
-        **({"changes": outcome.changes.model_dump(mode="json")} if outcome.changes is not None else {}),
+        **changes,
     }
 
 

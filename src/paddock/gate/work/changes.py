@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from paddock.gate.change_sets import print_path
 from paddock.gate.watchers import Watchers
-from paddock.gate.work.kind import Context, Kind, shorten_name
+from paddock.gate.work.kind import Context, Kind, shorten_names
 from paddock.model.base import Json, count
 from paddock.model.errors import ChangesError, ChangesNotFound
 from paddock.model.limits import Grants, narrower
@@ -16,7 +16,7 @@ from paddock.policy.decisions.decision import hash_bytes
 from paddock.policy.decisions.kinds import FindExecutables, Judgement, Reason
 from paddock.policy.settings.rules import Rule
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.sink import MAX_LIST_ITEMS, Field
+from paddock.record.ledger.sink import Field
 
 _LABELS = {
     "accept": "accepting changes into the workspace",
@@ -91,7 +91,7 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
             "path_count": len(paths),
             "left": len(report["left"]),
             "conflicts": len(report["conflicts"]),
-            "paths": [shorten_name(path) for path in paths[:MAX_LIST_ITEMS]],
+            "paths": shorten_names(paths),
         }
 
     async def add_shown(

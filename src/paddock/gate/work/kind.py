@@ -4,8 +4,9 @@ Each kind is one file beside this one. A new kind needs a file, a line in the ta
 of request in `paddock.model.request`.
 """
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from paddock.gate.watchers import Watchers
@@ -15,7 +16,7 @@ from paddock.model.request import ExecutionRequest, RuntimeRun, ToolRun
 from paddock.policy.decisions.decision import Policy
 from paddock.policy.decisions.kinds import WorkPolicy
 from paddock.policy.decisions.question_texts import Subject
-from paddock.record.ledger.sink import MAX_LIST_ITEMS, Field
+from paddock.record.ledger.sink import MAX_ITEM_CHARS, MAX_LIST_ITEMS, Field
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 W = TypeVar("W", bound=Value)
 _MAX_NAME_CHARS = 200
+_CUT = "..."
+"""Stands for the middle of a name."""
 
 
 class Engines(NamedTuple):
@@ -207,9 +210,20 @@ def shorten_name(text: str) -> str:
     return (text if text.isascii() else text.encode("utf-8", "replace").decode())[:_MAX_NAME_CHARS]
 
 
+def shorten_names(texts: Iterable[object]) -> list[str]:
+    """Return names for a list in the record: the first ones, without the middle of those that are too long."""
+    names = [str(text) for text in itertools.islice(texts, MAX_LIST_ITEMS)]
+    valid = [name if name.isascii() else name.encode("utf-8", "replace").decode() for name in names]
+    half = (MAX_ITEM_CHARS - len(_CUT)) // 2
+    return [
+        name if len(name) <= MAX_ITEM_CHARS else f"{name[:half]}{_CUT}{name[len(name) - half :]}"
+        for name in valid
+    ]
+
+
 def list_host_facts(work: RuntimeRun | ToolRun) -> dict[str, Field]:
     """Return the hosts that a program or script tool asks for, for the record."""
-    return {"hosts": [shorten_name(host) for host in work.hosts[:MAX_LIST_ITEMS]]} if work.hosts else {}
+    return {"hosts": shorten_names(work.hosts)} if work.hosts else {}
 
 
 def name_network(work: RuntimeRun | ToolRun) -> str:

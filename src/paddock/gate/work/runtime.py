@@ -13,6 +13,7 @@ from paddock.gate.work.kind import (
     list_host_facts,
     name_network,
     shorten_name,
+    shorten_names,
 )
 from paddock.model.base import Json
 from paddock.model.fields import PROGRAM_FIELDS
@@ -171,10 +172,10 @@ class RuntimePrograms(Kind[RuntimeRun]):
             "file_count": len(work.files),
             "variables": shorten_name(" ".join(work.env)),
             "session": name_session(work.session) if work.session else "",
-            "requirements": [shorten_name(each) for each in work.packages],
+            "requirements": shorten_names(work.packages),
             "kernel": work.kernel if work.kernel != "plain" else "",
             "background": work.background,
-            "directories": [shorten_name(str(each)) for each in work.directories],
+            "directories": shorten_names(work.directories),
         }
         return facts | {name: fact for name, fact in given.items() if fact}
 
@@ -183,7 +184,7 @@ class RuntimePrograms(Kind[RuntimeRun]):
         if (session := result.session) is not None:
             facts |= {"session": name_session(session.id), "session_state": session.state}
         if (program := result.program) is not None and program.packages_lock:
-            facts |= {"packages": list(program.packages), "packages_lock": program.packages_lock}
+            facts |= {"packages": shorten_names(program.packages), "packages_lock": program.packages_lock}
         return facts
 
     def resolve(self, engines: Engines, request: ExecutionRequest, work: RuntimeRun) -> ExecutionRequest:

@@ -128,6 +128,8 @@ OnCall = Callable[[CallRecord], None]
 _Result = TypeVar("_Result", bound=RawResult)
 _Part = TypeVar("_Part", ConsoleLine, CallRecord, PlannedCall)
 
+_MAX_ITEM_CHARS = 128
+"""Maximum characters of an item of a list in the ledger; a mark can be longer than the secret that it replaces."""
 _FOREIGN_LISTS = ("violations", "hosts", "requirements", "paths")
 _FOREIGN_FACTS = {"name", "executable", "cwd", "file", "prompt", "actor", "variables", *_FOREIGN_LISTS}
 """Facts for the ledger whose texts a program or a caller chose."""
@@ -169,12 +171,12 @@ class OutgoingRedaction:
     def facts(self, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return facts for the ledger without secrets: a program chooses the names that it calls."""
         if self.known_secrets and self.known_secrets.occur_in(_join_texts(facts)):
-            facts = {key: self.known_secrets.hide_json(value) for key, value in facts.items()}
+            facts = {key: _cut_items(self.known_secrets.hide_json(value)) for key, value in facts.items()}
         foreign = {key: facts[key] for key in facts.keys() & _FOREIGN_FACTS if facts[key]}
         if self._scanner.leaves_name_alone(_join_texts(foreign)):
             return facts
         found = {
-            key: self.text(value) if isinstance(value, str) else list(map(self.text, value))
+            key: self.text(value) if isinstance(value, str) else _cut_items([*map(self.text, value)])
             for key, value in foreign.items()
         }
         return {**facts, **found}
@@ -267,6 +269,11 @@ def _redact_planned(call: PlannedCall, removal: Removal) -> Slices[PlannedCall]:
     arguments = yield from removal.json_in_slices(call.arguments)
     rest = {"arguments": arguments, "asks": tuple(map(removal.text, call.asks))}
     return call.model_copy(update={**names, **rest})
+
+
+def _cut_items(fact: Json) -> Json:
+    """Return a fact for the ledger; items of a list are cut to the length that the ledger accepts."""
+    return [each[:_MAX_ITEM_CHARS] for each in cast("list[str]", fact)] if isinstance(fact, list) else fact
 
 
 def _redact_tool(end: ToolEnd, removal: Removal) -> Slices[ToolEnd]:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from paddock.model.artifact import STREAMS, Cursor, Excerpt, MatchStatus, OutputFound, OutputQuery, Stream
 from paddock.model.errors import ArtifactError, ArtifactTooLarge
@@ -95,8 +96,28 @@ def query(artifacts: Artifacts, asked: OutputQuery, workspace: Path | None) -> O
     return _OutputSearch(OpenArtifact(artifacts, asked.artifact_handle, workspace), asked).answer()
 
 
+def query_text(text: str, asked: OutputQuery) -> OutputFound:
+    """Answer a query of a text, which counts as standard output."""
+    return _OutputSearch(_OpenText(text), asked).answer()
+
+
+class _Readable(Protocol):
+    def pieces(self, stream: Stream) -> Iterator[bytes]: ...
+
+
+class _OpenText:
+    def __init__(self, text: str) -> None:
+        self._data = text.encode("utf-8", "replace")
+
+    def pieces(self, stream: Stream) -> Iterator[bytes]:
+        """Yield the text in chunks; standard error is empty."""
+        if stream == "stdout":
+            for start in range(0, len(self._data), _PIECE_BYTES):
+                yield self._data[start : start + _PIECE_BYTES]
+
+
 class _OutputSearch:
-    def __init__(self, reading: OpenArtifact, asked: OutputQuery) -> None:
+    def __init__(self, reading: _Readable, asked: OutputQuery) -> None:
         self._reading = reading
         self._asked = asked
         self._total_lines = 0

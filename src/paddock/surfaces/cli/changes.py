@@ -35,7 +35,7 @@ from paddock.surfaces.cli.opening import find_actor
 from paddock.surfaces.cli.run_request import EXIT_SIGNAL_BASE, carry_out
 from paddock.surfaces.cli.table import print_json, print_lines, print_table, warn
 from paddock.surfaces.rendering import render
-from paddock.surfaces.rendering.terminal import escape_text, make_encodable
+from paddock.surfaces.rendering.terminal import make_encodable
 
 if TYPE_CHECKING:
     from paddock.model.change_set import Change
@@ -94,8 +94,6 @@ def list_changes(workspace: Path, flags: dict[str, str], *, as_json: bool) -> No
 @options.as_json
 def show(id: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> None:  # noqa: A002 - its name
     """Show the paths of a change set. Those in red are accepted only if they are named."""
-    from paddock.engines.changes.plan import describe_guard, is_guarded
-
     sets = _open(load(workspace, flags=flags).settings, workspace)
     stored = sets.find(id, workspace)
     given, listed = stored.change_set, sets.list_changes(stored, workspace)
@@ -105,7 +103,15 @@ def show(id: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> N
             {**describe_set(stored), "changes": changes, "left_out": list(map(print_path, given.left_out))}
         )
         return
-    print_lines([f"{stored.id}: {_count_kinds(given.changes)}, {_state(stored)}"])
+    _print_paged(_list_paths(stored, listed))
+
+
+def _list_paths(stored: "StoredChanges", listed: "Iterable[Change]") -> Iterator[str]:
+    """Yield the lines of a change set, one for each path."""
+    from paddock.engines.changes.plan import describe_guard, is_guarded
+
+    given = stored.change_set
+    yield f"{stored.id}: {_count_kinds(given.changes)}, {_state(stored)}"
     accepted = frozenset(stored.state.accepted)
     for change in listed:
         notes = [describe_guard(change)] if is_guarded(change) else []
@@ -114,12 +120,11 @@ def show(id: str, workspace: Path, flags: dict[str, str], *, as_json: bool) -> N
         notes += [f"from {print_path(change.renamed_from)}"] if change.renamed_from else []
         noted = f" ({', '.join(notes)})" if notes else ""
         line = f"  {_MARKS[change.kind]} {print_path(change.path)}{noted}"
-        colour = "red" if is_guarded(change) or change.changed_meanwhile else None
-        click.secho(make_encodable(escape_text(line)), fg=colour)
+        yield click.style(line, fg="red") if is_guarded(change) or change.changed_meanwhile else line
     for path in given.left_out:
-        print_lines([f"  ! {print_path(path)} (cannot be accepted)"])
+        yield f"  ! {print_path(path)} (cannot be accepted)"
     if given.incomplete:
-        print_lines([f"incomplete, and cannot be accepted: {given.incomplete}"])
+        yield f"incomplete, and cannot be accepted: {given.incomplete}"
 
 
 @command.command(
@@ -327,7 +332,9 @@ def _print_paged(lines: Iterator[str]) -> None:
     """Print lines through a pager on a terminal; a pipe gets them without colours."""
     texts = (make_encodable(f"{line}\n") for line in lines)
     if sys.stdout.isatty():
-        click.echo_via_pager(texts, color=True)
+        os.environ.setdefault("LESS", "-FRX")  # as git does it: colours, and no pager for less than a screen
+        is_less = not (pager := os.environ.get("PAGER")) or Path(pager.split()[0]).name == "less"
+        click.echo_via_pager(texts, color=None if is_less else True)
     else:
         for text in texts:
             click.echo(text, nl=False)

@@ -198,8 +198,9 @@ def run(
 ) -> None:
     """Run a tool and print its output. Policy and the ledger apply.
 
-    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error, and violations
-    if protected paths of the workspace were restored. Exit code: 0 success, 1 failure.
+    With --json the answer is one object: success, output, stdout, stderr, exitCode, durationMs, error, violations if
+    protected paths of the workspace were restored, and changes of a tool with an overlay. Exit code: 0 success, 1
+    failure.
     """
     settings = load(workspace, flags=flags).settings
     values = _read_object(inputs, settings)
@@ -215,7 +216,9 @@ def run(
     # Policy or an interrupt may have ended it before it ran.
     end = ToolEnd(success=False, error="Cancelled") if outcome is None else tool_end(outcome)
     if as_json:
-        click.echo(dumps(end.to_wire()))
+        changes = None if outcome is None else outcome.changes
+        answer = end.to_wire() | ({} if changes is None else {"changes": changes.model_dump(mode="json")})
+        click.echo(dumps(answer))
     else:
         print_output(end.stdout, nl=False)
         print_output(end.stderr, err=True, nl=False)

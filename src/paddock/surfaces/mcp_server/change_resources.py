@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from paddock.record.changes.store import StoredChanges
 
 _TEMPLATE = UriTemplate.parse("paddock://changes/{id}")
+_ID_PREFIX = "changes-"
 _DIFF = "text/x-diff"
 
 
@@ -39,11 +40,22 @@ class ChangeDifferences:
         if (found := _TEMPLATE.match(uri)) is None:
             return None
         try:
-            stored, text = await asyncio.to_thread(self._render, str(found["id"]))
+            text = await self.read_text(str(found["id"]), client)
         except ChangesError as error:
-            raise UnknownResourceError(hide_paths(str(error), self._workspace)) from None
+            raise UnknownResourceError(str(error)) from None
+        return {"uri": uri, "mimeType": _DIFF, "text": text}
+
+    async def read_text(self, set_id: str, client: str) -> str:
+        """Return the difference of a change set, and note for flow rules that the client has read it.
+
+        Raises ChangesError.
+        """
+        try:
+            stored, text = await asyncio.to_thread(self._render, set_id)
+        except ChangesError as error:
+            raise type(error)(hide_paths(str(error), self._workspace)) from None
         self._note_changes(client, stored.change_set, text)
-        return {"uri": uri, "mimeType": _DIFF, "text": make_encodable(text)}
+        return make_encodable(text)
 
     async def list_candidates(self, argument: str, _given: Mapping[str, str]) -> Iterable[str]:
         """Return the IDs of the change sets, the newest first."""
@@ -58,6 +70,13 @@ class ChangeDifferences:
     def _render(self, set_id: str) -> "tuple[StoredChanges, str]":
         stored = self._changes.find(set_id, self._workspace)
         return stored, self._changes.render(stored, MAX_RANGE_BYTES)
+
+
+def read_changes_id(handle: str) -> str | None:
+    """Return the ID of a change set in a handle: the ID, or the address of the resource. None for other handles."""
+    found = _TEMPLATE.match(handle) if handle.startswith("paddock:") else None
+    set_id = handle if found is None else str(found["id"])
+    return set_id if set_id.startswith(_ID_PREFIX) else None
 
 
 def build_changes_links(changes: ChangesSummary | None) -> list[dict[str, Json]]:

@@ -175,7 +175,8 @@ def program_response(outcome: Outcome, work: RuntimeRun) -> ProgramAnswer:
         ]
     if outcome.files or work.has_workdir:
         response["files"] = [_describe_file(file) for file in outcome.files]
-    if (error := outcome.error) is not None and outcome.status is not Status.DENIED:
+    # What an engine denied has no reason of policy: an overlay that would copy too much, for example.
+    if (error := outcome.error) is not None and not policy.get("deniedReasons"):
         fault = ProgramFailure(name=error.name, message=error.message, hint=error.hint)
         if program is not None and outcome.status is Status.FAILED:
             _add_place(fault, program)

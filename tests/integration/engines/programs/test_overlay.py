@@ -85,6 +85,16 @@ def test_a_program_that_changes_too_much_is_at_its_limit(tier: Tier, open_progra
     assert (outcome.status, outcome.program.limit) == (Status.OUTPUT_LIMIT, "changes")
     why = "it changed more than 5 paths (overlay.changes)"
     assert (outcome.error.message, outcome.changes.incomplete) == (f"Its changes are incomplete: {why}", why)
+    assert outcome.error.hint.endswith("; `paddock changes show` lists what was found")
+
+
+def test_a_first_file_that_is_too_large_leaves_nothing_to_show(tier: Tier, open_programs: Open) -> None:
+    programs = open_programs(tier, access="overlay", overlay={"bytes": 10})
+    outcome = programs.run("shell", "seq 9 > file", access="overlay")
+    assert outcome.error is not None
+    assert outcome.changes is not None
+    assert (outcome.status, outcome.changes.id) == (Status.OUTPUT_LIMIT, "")
+    assert outcome.error.hint == "let it change less, or raise the setting in the user's paddock.toml"
 
 
 def test_changes_in_a_directory_beside_the_workspace(tier: Tier, open_programs: Open, tmp_path: Path) -> None:

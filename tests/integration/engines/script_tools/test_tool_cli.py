@@ -40,6 +40,17 @@ def test_a_new_tool_works(ws: Path, runtime: str):
     assert (done.exit_code, json.loads(done.stdout), done.stderr) == (0, {"words": 2}, "")
 
 
+def test_the_result_for_programs_has_the_changes_of_an_overlay(ws: Path):
+    paddock("new", "makes", "--runtime", "shell")
+    folder = ws / ".paddock/tools/makes"
+    (folder / "tool.yaml").write_text("id: makes\nname: makes\nscript: script.sh\nworkspace: overlay\n")
+    (folder / "script.sh").write_text('echo new > "$PADDOCK_WORKSPACE/made"\n')
+    done = paddock("run", "makes", "--input", '{"text": ""}', "--set", "tools.access=overlay", "--json")
+    changes = json.loads(done.stdout)["changes"]
+    assert (changes["added"], changes["id"][:8]) == (1, "changes-")
+    assert not (ws / "made").exists()
+
+
 def test_the_result_for_programs_has_the_names_of_the_original(ws: Path):
     paddock("new", "count")
     (ws / "inputs.json").write_text('{"text": "a b"}')

@@ -264,3 +264,19 @@ def test_what_was_stopped_before_it_began_does_nothing(open_desk):
         assert (outcome.status, outcome.error.name) == (Status.CANCELLED, "Cancelled")
         assert (desk.records()[-1].event, desk.records()[-1].fields["status"]) == ("decided", "cancelled")
     assert not (desk.workspace / "new.txt").exists()
+
+
+def test_a_program_accepts_what_a_script_tool_changed(open_desk):
+    desk = open_desk(ALLOWED, tools={"access": "overlay"})
+    folder = desk.workspace / ".paddock/tools/makes"
+    folder.mkdir(parents=True)
+    (folder / "tool.yaml").write_text("id: makes\nname: makes\nscript: script.sh\nworkspace: overlay\n")
+    (folder / "script.sh").write_text('echo new > "$PADDOCK_WORKSPACE/new.txt"\n')
+    (folder / "schema.json").write_text('{"type": "object"}')
+    (folder / "description.md").write_text("Makes a file.")
+    outcome = desk.run(
+        "const {changes} = await paddock.tool('makes', {}); return await paddock.changes.accept(changes.id)"
+    )
+    assert outcome.error is None
+    assert outcome.value["paths"] == ["new.txt"]
+    assert (desk.workspace / "new.txt").read_text() == "new\n"

@@ -233,3 +233,27 @@ def test_output_that_is_empty_is_said_to_be_on_a_terminal(
     told = on_terminal(tmp_path, environment, "output", "show", handle, "--stream", "stdout")
     assert told == "there is nothing on stdout\n"
     assert run_paddock(tmp_path, "output", "show", handle, environment=environment) == (0, "", "")
+
+
+def test_changes_are_paged_in_colours(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "less").write_text('#!/bin/sh\necho "LESS=$LESS"\nexec cat\n')
+    (folder / "less").chmod(0o755)
+    environment = {**environment, "PATH": f"{folder}:{environment['PATH']}"}
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    code = "echo new > new.txt; echo {} > .mcp.json"
+    done = run_paddock(workspace, "exec", "--access", "overlay", "shell", "-c", code, environment=environment)
+    assert done.returncode == 0, done.stderr
+    listed = run_paddock(workspace, "changes", "list", "--json", environment=environment)
+    set_id = json.loads(listed.stdout)[0]["id"]
+    shown = on_terminal(workspace, environment, "changes", "show", set_id)
+    assert shown.startswith("LESS=-FRX\n")
+    assert "\x1b[31m  + .mcp.json (protected)\x1b[0m\n" in shown
+    compared = on_terminal(workspace, environment, "changes", "diff", set_id)
+    assert compared.startswith("LESS=-FRX\n")
+    assert "\x1b[32m+new\x1b[0m\n" in compared
+    plain = on_terminal(workspace, {**environment, "LESS": "-S"}, "changes", "diff", set_id)
+    assert plain.startswith("LESS=-S\n")
+    assert "\x1b" not in plain

@@ -82,7 +82,7 @@ async def post(client: Any) -> str:
     return result.content[0].text
 
 
-@pytest.mark.parametrize("reads", ["query_output", "resource", "changes", "waiting"])
+@pytest.mark.parametrize("reads", ["query_output", "resource", "changes", "query_changes", "waiting"])
 def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path: Path, reads: str) -> None:
     """Whoever reads a kept result knows it as if it had made the calls."""
     more = '[mcp]\nanswer_characters = 400\n[runtimes]\naccess = "overlay"\n'
@@ -97,7 +97,7 @@ def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path
 
     async def main() -> list[str]:
         async with place.web() as web, web.client() as first, web.client() as second, web.client() as third:
-            code = {"waiting": waiting, "changes": change}.get(reads, large)
+            code = {"waiting": waiting, "changes": change, "query_changes": change}.get(reads, large)
             kept = (await first.call_tool("execute_code", {"code": code})).structured_content
             before = await post(third)
             if reads == "resource":
@@ -106,6 +106,11 @@ def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path
             elif reads == "changes":
                 found = await second.read_resource(f"paddock://changes/{kept['value']}")
                 assert "DE89" in found.contents[0].text
+            elif reads == "query_changes":
+                for handle in (kept["value"], f"paddock://changes/{kept['value']}"):
+                    arguments = {"artifact_handle": handle, "query_terms": ["DE89"], "context_lines": 0}
+                    found = await second.call_tool("query_output", arguments)
+                    assert "DE89" in found.content[0].text
             elif reads == "query_output":
                 arguments = {"artifact_handle": kept["artifactHandle"], "query_terms": ["DE89"]}
                 assert "DE89" in (await second.call_tool("query_output", arguments)).content[0].text
@@ -123,7 +128,7 @@ def test_another_session_gets_the_labels_of_what_it_reads(place: Place, tmp_path
             return [before, await post(second), await post(third)]
 
     before, after, other = asyncio.run(main())
-    stored = "stored changes" if reads == "changes" else "stored output"
+    stored = "stored changes" if "changes" in reads else "stored output"
     names = ("mail/read", "web/fetch") if reads == "waiting" else (stored, stored)
     assert (before, other) == ("done", "done")
     assert f"this client has read private data ({names[0]}) and untrusted content ({names[1]})" in after, (

@@ -274,3 +274,31 @@ def test_contents_that_were_not_kept_cannot_be_undone(case: Case) -> None:
         "overlay.undo_bytes; name the paths to undo without it"
     )
     assert case.undo(set_id, "src/b.py").accepted == ("src/b.py",)
+
+
+def test_a_path_can_be_named_as_it_is_shown(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    names = ["line\nend", "\u0645\u0644\u0641.txt", "same\n", "same\\u000a"]
+    set_id = case.change(lambda root: [(root / name).write_text(name) for name in names])
+    shown = ["line\\u000aend", "\\u0645\\u0644\\u0641.txt"]
+    assert case.accept(set_id, *shown).accepted == tuple(names[:2])
+    assert case.undo(set_id, shown[0]).accepted == (names[0],)
+    assert case.accept(set_id, "same\\u000a").accepted == (names[3],)
+    assert not (case.workspace / names[2]).exists()
+
+
+def test_a_shown_name_of_two_paths_is_refused(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    set_id = case.change(lambda root: [(root / name).write_text(name) for name in ("\\u000a\n", "\n\\u000a")])
+    with pytest.raises(ChangesError, match="Nothing changed at"):
+        case.accept(set_id, "\\u000a\\u000a")
+
+
+def test_undoing_a_path_that_is_not_accepted_says_why_not(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    set_id = case.change(lambda root: [(root / name).write_text("new\n") for name in ("README", "src/a.py")])
+    case.accept(set_id, "README")
+    with pytest.raises(ChangesError, match=r"Not all of these paths are accepted.*: src"):
+        case.undo(set_id, "src")
+    with pytest.raises(ChangesError, match="Nothing changed at 'nowhere'"):
+        case.undo(set_id, "nowhere")

@@ -189,3 +189,25 @@ def test_protected_paths_that_were_put_back_are_named() -> None:
     told = "restored, because your own tools run or trust it: .git/hooks, .vscode"
     assert put_back(found) == told
     assert ("violations" in program_response(outcome(), work()), put_back(outcome())) == (False, "")
+
+
+def test_what_an_engine_denied_has_its_reason() -> None:
+    error = ErrorInfo(
+        name="Overlay", message="it would be copied, and it is too large", hint="raise the setting"
+    )
+    found = outcome(status=Status.DENIED).replace(error=error, program=None)
+    shown = program_response(found, work())
+    assert (shown["status"], shown["policyDecision"]["deniedReasons"]) == ("denied", [])
+    assert shown["error"] == {"name": error.name, "message": error.message, "hint": error.hint}
+
+
+def test_what_policy_denied_has_its_reasons_once() -> None:
+    reason = "access overlay is not granted"
+    found = outcome(status=Status.DENIED).replace(
+        error=ErrorInfo(name="PolicyError", message=reason),
+        decision=Decision(allowed=False, reasons=(reason,)),
+        program=None,
+    )
+    shown = program_response(found, work())
+    assert shown["policyDecision"]["deniedReasons"] == [reason]
+    assert "error" not in shown

@@ -24,7 +24,11 @@ from paddock.model.work_files import GivenFile
 from paddock.policy.settings.schema import RuntimeSettings
 from paddock.record.output.text import CUT_MARK, excerpt
 from paddock.surfaces.mcp_server.argument_errors import reject_arguments
-from paddock.surfaces.mcp_server.change_resources import build_changes_links
+from paddock.surfaces.mcp_server.change_resources import (
+    ChangeDifferences,
+    build_changes_links,
+    read_changes_id,
+)
 from paddock.surfaces.mcp_server.output_resources import (
     build_file_blocks,
     build_links,
@@ -149,11 +153,14 @@ class ProgramTools:
     ) -> OutputFound:
         """Return the result of a query in the output of this workspace, or of another.
 
-        Raises PaddockError for output that cannot be read.
+        The ID of a change set stands for its difference. Raises PaddockError for output that cannot be read.
         """
-        from paddock.record.output.query import query
+        from paddock.record.output.query import query, query_text
 
         where = workspace or self._workspace
+        if (set_id := read_changes_id(asked.artifact_handle)) is not None:
+            text = await ChangeDifferences(self._opened, where).read_text(set_id, caller.conversation)
+            return await asyncio.to_thread(query_text, text, asked)
         found = await asyncio.to_thread(query, self._opened.output.artifacts(), asked, where)
         shown: list[Json] = [each.content for each in found.excerpts]
         await self._opened.gate.note_output(caller.conversation, found.artifact_handle, where, shown)
