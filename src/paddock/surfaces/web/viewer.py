@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from paddock.model.errors import PaddockError
 from paddock.surfaces.client.attached import AttachedPaddock
@@ -86,6 +86,11 @@ class Viewer(NamedTuple):
 class Viewers(Protocol):
     """Finds what a login may see."""
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether users log in with tokens."""
+        ...
+
     def view(self, login: Login) -> "AbstractViewer":
         """Return a context that keeps the viewer's Paddock open. Entering raises NoViewer."""
         ...
@@ -108,6 +113,8 @@ if TYPE_CHECKING:
 class LocalViewers:
     """The owner of a state directory, for `paddock ui`."""
 
+    takes_tokens: Final = False
+
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
@@ -126,6 +133,8 @@ class LocalViewers:
 
 class TenantViewers:
     """The owner and the users of a server, for `paddock serve http --ui`."""
+
+    takes_tokens: Final = True
 
     def __init__(
         self,
