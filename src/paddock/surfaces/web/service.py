@@ -33,7 +33,8 @@ def make_link(logins: Logins, url: str) -> str:
 
 def write_link_command(endpoint: "Endpoint") -> str:
     """Return the command that prints another link to a server, on its machine."""
-    host, port = endpoint.listener.getsockname()[:2]
+    own: tuple[str, int] = endpoint.listener.getsockname()[:2]
+    host, port = own
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it connects there
     return f"paddock ui --link --http {f'[{host}]' if ':' in host else host}:{port}"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from paddock.model.errors import PaddockError
 from paddock.surfaces.client.attached import AttachedPaddock
@@ -86,10 +86,8 @@ class Viewer(NamedTuple):
 class Viewers(Protocol):
     """Finds what a login may see."""
 
-    @property
-    def takes_tokens(self) -> bool:
-        """Whether users log in with tokens."""
-        ...
+    takes_tokens: bool
+    """Whether users log in with tokens."""
 
     def view(self, login: Login) -> "AbstractViewer":
         """Return a context that keeps the viewer's Paddock open. Entering raises NoViewer."""
@@ -113,7 +111,7 @@ if TYPE_CHECKING:
 class LocalViewers:
     """The owner of a state directory, for `paddock ui`."""
 
-    takes_tokens: Final = False
+    takes_tokens = False
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
@@ -134,7 +132,7 @@ class LocalViewers:
 class TenantViewers:
     """The owner and the users of a server, for `paddock serve http --ui`."""
 
-    takes_tokens: Final = True
+    takes_tokens = True
 
     def __init__(
         self,

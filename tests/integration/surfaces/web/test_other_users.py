@@ -292,6 +292,8 @@ def test_the_owner_reads_what_the_command_line_left(scene: Scene, owner: httpx2.
     assert "<bdi>+of the owner</bdi>" in page
     assert f"paddock changes accept {done['changes']['id']}</pre>" in page
     assert "<button" not in page.partition("<main")[2]
+    place.paddock("changes", "discard", done["changes"]["id"], "--json")
+    assert "paddock changes accept" not in owner.get(f"/changes/{done['changes']['id']}").text
 
 
 def test_filters_cannot_widen_what_a_user_sees(scene: Scene) -> None:
