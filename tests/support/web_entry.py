@@ -75,6 +75,7 @@ class Page:
             self._refusals,
             cookie_name=COOKIE,
             is_secure=is_secure,
+            link_command="paddock ui --link",
         )
 
     async def _note(self, scope: Scope, _receive: Receive, send: Send) -> None:

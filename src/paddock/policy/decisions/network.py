@@ -72,7 +72,8 @@ def check_hosts(work: RuntimeRun | ToolRun, settings: Settings) -> Iterator[Reas
         return
     if all(rule.effect == "deny" for rule in grant.rules):
         wanted = grant.hosts or ("api.example.com",)
-        yield "network.rule", f"no rule allows a host; {_suggest_rule(wanted[0], HTTPS_PORT, 'user')}"
+        why = f"no rule allows a host; {_suggest_rule(wanted[0], HTTPS_PORT, 'user')}"
+        yield _find_denial(grant, wanted[0]) or ("network.rule", why)
     else:
         yield from list_useless_hosts(grant)
 
@@ -81,7 +82,19 @@ def list_useless_hosts(grant: HostGrant) -> Iterator[Reason]:
     """Yield an objection for each host that the request names and that no rule allows or asks about on any port."""
     for host in grant.hosts or ():
         if not any(rule.effect != "deny" and find_common_pattern(rule.host, host) for rule in grant.rules):
-            yield "network.rule", f"no rule allows {host}; {_suggest_rule(host, HTTPS_PORT, 'user')}"
+            why = f"no rule allows {host}; {_suggest_rule(host, HTTPS_PORT, 'user')}"
+            yield _find_denial(grant, host) or ("network.rule", why)
+
+
+def _find_denial(grant: HostGrant, host: str) -> Reason | None:
+    """Return the name and reason of a rule that denies all of a host. Another rule that allows it changes nothing."""
+    for file in _group_by_file(grant):
+        for number, rule in file.rules:
+            is_whole = rule.effect == "deny" and not rule.ports and not rule.is_conditional
+            if is_whole and (rule.host == host or match_host(rule.host, host)):
+                name = file.name_rule(number)
+                return name, rule.reason or f"{quote_host(host)} is denied by {name}"
+    return None
 
 
 def list_matching_rules(

@@ -56,8 +56,11 @@ def is_page(path: str) -> bool:
     return path.startswith("/") and path.split("/")[1] in SEGMENTS
 
 
-def build_pages() -> Starlette:
-    """Return the application that answers what has passed `entry`."""
+def build_pages(link_command: str, *, takes_tokens: bool) -> Starlette:
+    """Return the application that answers what has passed `entry`.
+
+    `link_command` prints a link to log in with. `takes_tokens`: users of a server log in with their tokens.
+    """
     # Pages are not compressed: the length of a compressed page could tell of its CSRF token (https://breachattack.com).
     static = GZipMiddleware(StaticFiles(directory=Path(__file__).parent / "static"))
     app = Starlette(
@@ -70,6 +73,7 @@ def build_pages() -> Starlette:
         },
     )
     app.router.redirect_slashes = False
+    app.state.link_command, app.state.takes_tokens = link_command, takes_tokens
     return app
 
 

@@ -100,8 +100,13 @@ class WebEntry:
         *,
         cookie_name: str,
         is_secure: bool,
+        link_command: str,
     ) -> None:
-        """`is_secure`: browsers reach this server only over TLS, and send the cookie only there."""
+        """`is_secure`: browsers reach this server only over TLS, and send the cookie only there.
+
+        `link_command` prints a link to log in with.
+        """
+        self._link_command = link_command
         self._pages = pages
         self._names = names
         self._logins = logins
@@ -222,7 +227,8 @@ class WebEntry:
         if cookie is None:
             self._refusals.note("unauthorized")
             text = (
-                "The link was used already, or is older than a minute. Print another one: paddock ui --link"
+                "The link was used already, or is older than a minute. Print another one: "
+                f"{self._link_command}"
             )
             raise Problem(FOREIGN_ORIGIN, text, title=_NOT_LOGGED_IN)
         if (before := scope[LOGIN_KEY]) is not None:

@@ -14,14 +14,23 @@ _PING_S = 15.0
 """Time without a change after which a comment is sent, in seconds."""
 
 
-def send_events(name: str, make_part: Callable[[], Awaitable[str]]) -> StreamingResponse:
-    """Return an answer that sends a part of a page as an event whenever it has changed."""
+def send_events(
+    name: str, make_part: Callable[[], Awaitable[str]], has_ended: asyncio.Event | None = None
+) -> StreamingResponse:
+    """Return an answer that sends a part of a page as an event whenever it has changed.
+
+    Once `has_ended` is set, the event `ended` follows the part and is the last one: the page closes its connection.
+    """
     return StreamingResponse(
-        _yield_events(name, make_part), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"}
+        _yield_events(name, make_part, has_ended),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
     )
 
 
-async def _yield_events(name: str, make_part: Callable[[], Awaitable[str]]) -> AsyncGenerator[bytes]:
+async def _yield_events(
+    name: str, make_part: Callable[[], Awaitable[str]], has_ended: asyncio.Event | None
+) -> AsyncGenerator[bytes]:
     began = sent = time.monotonic()
     yield b"retry: 1000\n\n"
     last = ""
@@ -34,4 +43,7 @@ async def _yield_events(name: str, make_part: Callable[[], Awaitable[str]]) -> A
         elif time.monotonic() > sent + _PING_S:
             yield b": nothing has changed\n\n"
             sent = time.monotonic()
+        if has_ended is not None and has_ended.is_set():
+            yield b"event: ended\ndata:\n\n"
+            return
         await asyncio.sleep(EVERY_S)

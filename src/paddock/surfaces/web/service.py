@@ -31,6 +31,14 @@ def make_link(logins: Logins, url: str) -> str:
     return f"{url.rstrip('/')}{LOGIN_PATH}?code={quote(code)}"
 
 
+def write_link_command(endpoint: "Endpoint") -> str:
+    """Return the command that prints another link to a server, on its machine."""
+    own: tuple[str, int] = endpoint.listener.getsockname()[:2]
+    host, port = own
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it connects there
+    return f"paddock ui --link --http {f'[{host}]' if ':' in host else host}:{port}"
+
+
 def make_entry(
     endpoint: "Endpoint", logins: Logins, viewers: Viewers, refusals: Refusals, *, behind_proxy: bool = False
 ) -> WebEntry:
@@ -39,8 +47,17 @@ def make_entry(
     secure = endpoint.tls is not None or behind_proxy
     # Only a server over TLS can set a cookie with this prefix, and no other host of its domain (RFC 6265bis, 4.1.3.2).
     name = f"__Host-paddock_{port}" if secure else f"paddock_{port}"
-    own = logins.at_port(port)
-    return WebEntry(build_pages(), endpoint.names, own, viewers, refusals, cookie_name=name, is_secure=secure)
+    command = write_link_command(endpoint)
+    return WebEntry(
+        build_pages(command, takes_tokens=viewers.takes_tokens),
+        endpoint.names,
+        logins.at_port(port),
+        viewers,
+        refusals,
+        cookie_name=name,
+        is_secure=secure,
+        link_command=command,
+    )
 
 
 def put_before(pages: WebEntry, api: "App") -> "App":

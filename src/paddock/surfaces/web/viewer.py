@@ -86,6 +86,9 @@ class Viewer(NamedTuple):
 class Viewers(Protocol):
     """Finds what a login may see."""
 
+    takes_tokens: bool
+    """Whether users log in with tokens."""
+
     def view(self, login: Login) -> "AbstractViewer":
         """Return a context that keeps the viewer's Paddock open. Entering raises NoViewer."""
         ...
@@ -108,6 +111,8 @@ if TYPE_CHECKING:
 class LocalViewers:
     """The owner of a state directory, for `paddock ui`."""
 
+    takes_tokens = False
+
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
 
@@ -126,6 +131,8 @@ class LocalViewers:
 
 class TenantViewers:
     """The owner and the users of a server, for `paddock serve http --ui`."""
+
+    takes_tokens = True
 
     def __init__(
         self,

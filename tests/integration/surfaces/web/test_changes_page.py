@@ -83,6 +83,14 @@ def test_a_set_is_listed_and_shown_with_its_differences(owner: Owner) -> None:
     assert owner.client.get("/changes/changes-0").status_code == 404
 
 
+def test_a_page_beyond_the_last_one_leads_back(owner: httpx2.Client) -> None:
+    owner.change(FILES)
+    text = owner.client.get("/changes?page=2").text
+    assert read_text(text) == "Changes There are no older changes. Newest"
+    assert '<a class="button" href="/changes">' in text
+    assert '<a class="button" href="/approvals">' in owner.client.get("/approvals?page=2").text
+
+
 def test_the_whole_set_is_accepted_and_undone(owner: Owner) -> None:
     set_id = owner.change(FILES)
     done = owner.press(set_id, whole="1")

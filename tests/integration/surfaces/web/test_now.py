@@ -77,8 +77,14 @@ def test_a_run_of_another_process_is_shown_and_ended(place):
         assert (run.returncode, said, errors) == (137, "<b>began</b>\n", "The program was cancelled\n")
         look_until(client, "Nothing runs now")
         ended = client.get(f"/now/{id_}")
-        assert ended.status_code == 404
-        assert "This run has ended, or is another user&#39;s." in ended.text
+        assert (ended.status_code, ended.headers["location"]) == (303, f"/runs/{id_}")
+        unknown = client.get("/now/01JD3W0ZV6N4YQ1R2X5T7B8C9D")
+        assert unknown.status_code == 404
+        assert "This run has ended, or is another user&#39;s." in unknown.text
+        # The last event closes the connection of the page: nothing more happens to the run.
+        events = client.get(f"/now/{id_}/events").text
+        assert "The run has ended." in events
+        assert events.endswith("event: ended\ndata:\n\n")
         again = client.post("/now/stop", data={"run": id_, "csrf": find_token(page)})
         assert again.status_code == 303
 

@@ -247,6 +247,55 @@ def test_no_page_of_a_user_has_a_path_of_the_server(scene: Scene, found: Found) 
         assert scene.home not in text, path
 
 
+def test_a_user_does_not_learn_where_the_workspace_is(scene: Scene, found: Found) -> None:
+    workspace = str(scene.server.place.workspace)
+    for path, text in [*found.texts.items(), *crawl(scene.carol).texts.items()]:
+        assert workspace not in text, path
+
+
+def test_a_question_of_another_user_has_no_links_that_lead_nowhere(scene: Scene) -> None:
+    text = scene.carol.get("/approvals").text
+    assert f"<code>{scene.ids['question']}</code>" in text
+    links = re.findall(r'<a [^>]*href="(/[^"]*)"', text)
+    assert {link: scene.carol.get(link).status_code for link in links} == dict.fromkeys(links, 200)
+
+
+@pytest.fixture
+def owner(scene: Scene) -> Iterator[httpx2.Client]:
+    with scene.server.client(scene.server.log_in()) as client:
+        yield client
+
+
+def test_the_owner_reads_changes_of_a_user_and_cannot_settle_them(scene: Scene, owner: httpx2.Client) -> None:
+    [target] = re.findall(r'href="(/changes/[^"]+)"', owner.get(f"/runs/{scene.ids['changed']}").text)
+    listed = owner.get("/changes").text
+    assert re.search(rf'<a href="{target}">.*</a> <span class="tag">of a user</span>', listed)
+    page = owner.get(target)
+    assert page.status_code == 200
+    assert f"<bdi>+{MARK}</bdi>" in page.text
+    assert "These changes are of a user of the server" in page.text
+    assert "<button" not in page.text.partition("<main")[2]
+    [csrf] = set(re.findall(r'name="csrf" value="(\w+)"', page.text))
+    for action in ("accept", "undo", "discard"):
+        answer = owner.post(f"{target}/{action}", data={"csrf": csrf, "whole": "1"})
+        assert answer.status_code == 404, action
+    assert not (scene.server.place.workspace / f"{MARK}.txt").exists()
+
+
+def test_the_owner_reads_what_the_command_line_left(scene: Scene, owner: httpx2.Client) -> None:
+    place = scene.server.place
+    write = "open('here.txt', 'w').write('of the owner'); print('printed', 'here')"
+    done = place.paddock("exec", "--access", "overlay", "--json", "python", "-c", write)
+    [record] = place.paddock("audit", "tail", "-n", "1", "--json")
+    assert "printed here" in owner.get(f"/runs/{record['request']}").text
+    page = owner.get(f"/changes/{done['changes']['id']}").text
+    assert "<bdi>+of the owner</bdi>" in page
+    assert f"paddock changes accept {done['changes']['id']}</pre>" in page
+    assert "<button" not in page.partition("<main")[2]
+    place.paddock("changes", "discard", done["changes"]["id"], "--json")
+    assert "paddock changes accept" not in owner.get(f"/changes/{done['changes']['id']}").text
+
+
 def test_filters_cannot_widen_what_a_user_sees(scene: Scene) -> None:
     for query in (
         "actor=token:ann",

@@ -224,7 +224,7 @@ def test_csv_has_no_cell_that_a_spreadsheet_executes(owner):
 def wait_for_verdict(client):
     """Return the part of the page with the result of a verification."""
     deadline = time.monotonic() + PATIENCE_S
-    while "Verified until" not in (part := get(client, "/record/verification")):
+    while "<dt>Verified at</dt>" not in (part := get(client, "/record/verification")):
         assert time.monotonic() < deadline, part
         time.sleep(POLL_S)
     return part
@@ -250,6 +250,8 @@ def test_a_verification_shows_gaps_and_what_was_written_since(place, owner, ledg
     owner.post("/record/verify", data={"csrf": find_csrf(get(owner, "/record"))})
     part = wait_for_verdict(owner)
     assert "The ledger was changed, or its disk lost records: 1 problem." in part
+    assert "<dt>Read until</dt>" in part
+    assert "Verified until" not in part
     assert "<code>2026-03-01.ndjson</code>, line 10, record 10: lacks record 10 before this one" in part
     with Ledger(ledger, clock=lambda: DAY_2) as written:
         written.append("decided", new_id(), {"actor": "zora"})

@@ -150,6 +150,11 @@ def test_a_filter_is_a_link(owner: httpx2.Client, runs: dict[str, str], query: s
     assert list_ids(owner.get(f"/runs?{query}")) == [runs[name] for name in names]
 
 
+def test_a_last_day_belongs_to_the_period_as_a_whole(owner: httpx2.Client, runs: dict[str, str]) -> None:
+    [day, *_] = re.findall(r'<time datetime="([\d-]+)T', owner.get("/runs").text)
+    assert list_ids(owner.get(f"/runs?until={day}")) == list_ids(owner.get("/runs"))
+
+
 def test_a_time_that_cannot_be_read_is_reported(owner: httpx2.Client) -> None:
     text = read(owner.get("/runs?since=<b>yesterday"))
     assert "'<b>yesterday' is neither an age like `24h` or `7d` nor a date in ISO 8601." in text

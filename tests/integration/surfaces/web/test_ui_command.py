@@ -38,7 +38,9 @@ def test_without_a_login_every_page_leads_to_the_login(place):
     with place.serve_page() as server, server.client() as client:
         answer = client.get("/runs")
         assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-        assert "paddock ui --link" in client.get("/login").text
+        page = client.get("/login").text
+        assert f'<pre class="command">paddock ui --link --http {server.host}</pre>' in page
+        assert 'name="token"' not in page  # only a server has tokens
 
 
 def test_logging_out_ends_the_login(place):
@@ -108,6 +110,7 @@ def test_the_pages_of_a_server_know_its_tokens(place):
         with server.client(server.log_in(server.link)) as client:
             assert "you see the runs of all actors" in client.get("/").text
         with server.client() as client:
+            assert 'name="token"' in client.get("/login").text
             assert client.post("/login", data={"token": token}).headers["location"] == "/"
             page = client.get("/").text
             assert "you see your own runs" in page

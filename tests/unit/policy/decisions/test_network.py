@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.model.network import HostDecision, HostGrant, HttpRequest, NetworkRule, find_path_fault
-from paddock.policy.decisions.network import decide_host, list_useless_hosts, narrow_hosts
+from paddock.model.request import RuntimeRun
+from paddock.policy.decisions.network import check_hosts, decide_host, list_useless_hosts, narrow_hosts
+from paddock.policy.settings.schema import Settings
 
 USER, WORKSPACE, SYSTEM = {"origin": "user"}, {"origin": "workspace"}, {"origin": "system"}
 ADD = 'add a [[network.rule]] with host = "api.example.com" and effect = "allow"'
@@ -159,12 +161,30 @@ def test_a_requested_host_that_no_rule_allows_is_reported():
         rules=rules, hosts=("api.example.com", "*.api.example.com", "evil.example", "example.com")
     )
     assert list(list_useless_hosts(grant)) == [
+        ("user network rule 2", "evil.example is denied by user network rule 2"),
         (
             "network.rule",
-            f'no rule allows {host}; add a [[network.rule]] with host = "{host}" and effect = "allow" to the user\'s paddock.toml',
-        )
-        for host in ("evil.example", "example.com")
+            'no rule allows example.com; add a [[network.rule]] with host = "example.com" and effect = "allow" to the user\'s paddock.toml',
+        ),
     ]
+
+
+@pytest.mark.parametrize("rules", [(), (allow("api.example.com"),)])
+def test_a_requested_host_that_a_rule_denies_is_refused_by_that_rule(rules):
+    denial = deny("*.evil.example", reason="nothing goes there")
+    settings = Settings.model_validate({"network": {"rule": [*rules, denial]}})
+    work = RuntimeRun(runtime="python", code="", network=["a.evil.example"])
+    [(name, reason)] = check_hosts(work, settings)
+    assert (name, reason) == (f"user network rule {len(rules) + 1}", "nothing goes there")
+
+
+@pytest.mark.parametrize("more", [{"ports": [25]}, {"methods": ["POST"]}])
+def test_a_rule_that_denies_a_part_of_a_host_does_not_hide_that_no_rule_allows_it(more):
+    grant = HostGrant(
+        rules=(allow("cdn.example.com"), deny("api.example.com", **more)), hosts=("api.example.com",)
+    )
+    [(name, reason)] = list_useless_hosts(grant)
+    assert (name, reason.partition(";")[0]) == ("network.rule", "no rule allows api.example.com")
 
 
 def decide_request(*rules: NetworkRule, target: str, method: str = "GET") -> HostDecision:

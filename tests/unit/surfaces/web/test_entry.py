@@ -441,7 +441,7 @@ def test_one_person_has_a_limited_number_of_requests_at_once(tmp_path, monkeypat
     ],
 )
 def test_static_files_are_only_those_of_the_page(tmp_path, path):
-    page = Page(tmp_path, build_pages())
+    page = Page(tmp_path, build_pages("paddock ui --link", takes_tokens=True))
     answer = page.ask(path)
     assert (answer.status, answer.is_framed_safely(), answer.error) == (404, True, None)
 
@@ -462,7 +462,7 @@ def test_static_files_are_only_those_of_the_page(tmp_path, path):
     ],
 )
 def test_odd_targets_are_not_found(tmp_path, path):
-    page = Page(tmp_path, build_pages())
+    page = Page(tmp_path, build_pages("paddock ui --link", takes_tokens=True))
     for login in (None, page.log_in()):
         answer = page.ask(path, login=login)
         assert answer.status == (303 if login is None else 404)
@@ -471,7 +471,7 @@ def test_odd_targets_are_not_found(tmp_path, path):
 
 
 def test_the_login_does_not_tell_others_its_address(tmp_path):
-    page = Page(tmp_path, build_pages())
+    page = Page(tmp_path, build_pages("paddock ui --link", takes_tokens=True))
     answer = page.ask("/login")
     assert (answer.status, answer.headers["referrer-policy"], answer.is_framed_safely()) == (
         200,

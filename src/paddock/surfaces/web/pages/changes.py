@@ -4,14 +4,16 @@
     GET  /changes/ID                   one of them: its paths with their differences; `?at=N` shows one path in whole
     POST /changes/ID/accept            also `undo` and `discard`: a request to the gate
 
+The owner also sees the sets of the users of a server, whose buttons are for these users.
+
 A path is named by its position in the set, whose ID has the digest of all paths. Where a rule asks about what a person
 wants to do, a page shows that person the question. Its form repeats the hash of the question, and then the request is
 sent again.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -28,6 +30,7 @@ from paddock.model.path_privacy import hide_paths
 from paddock.model.request import ChangesAction, ChangeSetRun
 from paddock.surfaces.http_server.problems import INVALID_REQUEST, NOT_FOUND, Problem
 from paddock.surfaces.rendering import render as rendering
+from paddock.surfaces.tenants.narrowing import USERS_DIRECTORY
 from paddock.surfaces.web.render import render
 from paddock.surfaces.web.request import (
     find_form,
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from paddock.engines.changes.differ import FileDiff
+    from paddock.gate.change_sets import ChangeSets
     from paddock.model.change_set import Change
     from paddock.record.changes.store import StoredChanges
     from paddock.surfaces.web.viewer import Viewer
@@ -63,6 +67,13 @@ _MAX_WHOLE_LINES = 5000
 _DONE: "dict[ChangesAction, str]" = {"accept": "accepted", "undo": "undone", "discard": "discarded"}
 _COUNTS = ("paths", "merged", "unchanged", "left")
 """Numbers in a report."""
+
+
+class _Found(NamedTuple):
+    """A change set, and the directory that it is in."""
+
+    sets: "ChangeSets"
+    stored: "StoredChanges"
 
 
 class _Row(NamedTuple):
@@ -99,11 +110,15 @@ class _PressedButton:
 async def show_list(request: Request) -> Response:
     """Show the change sets of a viewer, the newest first: those of the workspace, for the owner those of all."""
     viewer = find_viewer(request)
-    sets, workspace = viewer.opened.changes, viewer.workspace
 
-    def read() -> "list[StoredChanges]":
-        sets.recover(workspace)
-        return sets.store.list_sets(None if viewer.is_owner else workspace)
+    def read() -> list[_Found]:
+        viewer.opened.changes.recover(viewer.workspace)
+        workspace = None if viewer.is_owner else viewer.workspace
+        found = [
+            _Found(sets, each) for sets in _list_readable(viewer) for each in sets.store.list_sets(workspace)
+        ]
+        found.sort(key=lambda each: (each.stored.change_set.ended_ns, each.stored.id), reverse=True)
+        return found
 
     try:
         found = await asyncio.to_thread(read)
@@ -132,8 +147,8 @@ async def settle(request: Request) -> Response:
     set_id = await _find_id(viewer, request.path_params["id"], action)
     paths: tuple[str, ...] = ()
     if action != "discard" and "whole" not in form:
-        stored = await _find(viewer, set_id)
-        paths = _name_paths(await _review(stored, viewer), find_list(request, "at"))
+        found = await _find(viewer, set_id)
+        paths = _name_paths(await _review(found, viewer), find_list(request, "at"))
         if not paths:
             return await _show_set(request, set_id, problem="Tick at least one path.", status=422)
     work = ChangeSetRun(
@@ -196,18 +211,18 @@ async def _show_set(
 ) -> Response:
     viewer = find_viewer(request)
     try:
-        stored = await _find(viewer, set_id)
+        found = await _find(viewer, set_id)
     except Problem as missing:
         if not problem:
             raise
         raise Problem(missing.kind, problem) from None
-    reviewed = await _review(stored, viewer)
+    stored, reviewed = found.stored, await _review(found, viewer)
     page, one = read_page(request), read_number(request.query_params.get("at", ""))
     first = (page - 1) * PAGE_PATHS
     wanted = range(first, min(first + PAGE_PATHS, len(reviewed)))
     if one is not None:
         wanted = range(one, min(one + 1, len(reviewed)))
-    rows = await asyncio.to_thread(_make_rows, viewer, stored, reviewed, wanted, whole=one is not None)
+    rows = await asyncio.to_thread(_make_rows, found, reviewed, wanted, whole=one is not None)
     query = request.query_params
     done = query.get("done", "")
     counts = {name: read_number(query.get(name, "")) or 0 for name in _COUNTS}
@@ -216,7 +231,7 @@ async def _show_set(
         "changes_one.html",
         status=status,
         stored=stored,
-        about=_describe(stored, viewer),
+        about=_describe(found, viewer),
         rows=rows,
         reviewed=reviewed,
         problem=problem,
@@ -230,13 +245,33 @@ async def _show_set(
     )
 
 
-async def _find(viewer: "Viewer", set_id: str) -> "StoredChanges":
-    """Return a set of a viewer. Raises Problem."""
-    sets, workspace = viewer.opened.changes, viewer.workspace
+def _list_readable(viewer: "Viewer") -> "Iterator[ChangeSets]":
+    """Yield the directories of change sets that a viewer may read, first that of the viewer."""
+    own = viewer.opened.changes
+    yield own
+    if not viewer.is_owner:
+        return
+    directory = viewer.settings.overlay.directory
+    users = directory / USERS_DIRECTORY
+    for each in (directory, *(sorted(users.iterdir()) if users.is_dir() else ())):
+        if each != own.store.directory:
+            yield own.at(each)
 
-    def find() -> "StoredChanges":
-        sets.recover(workspace)
-        return sets.store.find(set_id, None if viewer.is_owner else workspace)
+
+async def _find(viewer: "Viewer", set_id: str) -> _Found:
+    """Return a set that a viewer may read. Raises Problem."""
+    workspace = None if viewer.is_owner else viewer.workspace
+
+    def find() -> _Found:
+        viewer.opened.changes.recover(viewer.workspace)
+        missing: ChangesNotFound | None = None
+        for sets in _list_readable(viewer):
+            try:
+                return _Found(sets, sets.store.find(set_id, workspace))
+            except ChangesNotFound as error:
+                missing = missing or error
+        assert missing is not None
+        raise missing
 
     try:
         return await asyncio.to_thread(find)
@@ -252,9 +287,9 @@ async def _find_id(viewer: "Viewer", given: str, action: ChangesAction) -> str:
         raise _explain(error, viewer) from None
 
 
-async def _review(stored: "StoredChanges", viewer: "Viewer") -> list[ReviewedChange]:
+async def _review(found: _Found, viewer: "Viewer") -> list[ReviewedChange]:
     """Return the changes of a set with what decides how they can be accepted. Raises Problem."""
-    sets, workspace = viewer.opened.changes, viewer.workspace
+    (sets, stored), workspace = found, viewer.workspace
     if stored.change_set.workspace != str(workspace):  # it is only shown; its workspace may be gone
         accepted = frozenset(stored.state.accepted)
         return [
@@ -268,8 +303,7 @@ async def _review(stored: "StoredChanges", viewer: "Viewer") -> list[ReviewedCha
 
 
 def _make_rows(
-    viewer: "Viewer",
-    stored: "StoredChanges",
+    found: _Found,
     reviewed: Sequence[ReviewedChange],
     wanted: Iterable[int],
     *,
@@ -279,12 +313,13 @@ def _make_rows(
     rows: list[_Row] = []
     chars, lines = _MAX_LISTED_CHARS, _MAX_LISTED_LINES
     tickable = {each.change.path for each in reviewed} - _list_full_directories(reviewed)
+    sets, stored = found
     is_discarded = stored.state.discarded_at is not None
     for number in wanted:
         each = reviewed[number]
         diff = None
         if not is_discarded and (whole or _is_small(each.change)):
-            [diff] = viewer.opened.changes.compare_changes(stored, [each.change])
+            [diff] = sets.compare_changes(stored, [each.change])
             if whole:
                 diff = diff._replace(lines=diff.lines[:_MAX_WHOLE_LINES])
             else:
@@ -348,12 +383,18 @@ class _SetRow(NamedTuple):
     """Whether it is of one run, and not of a session."""
     elsewhere: str
     """The workspace, if it is not the one of this page; such a set is only shown."""
+    held_by: Literal["", "owner", "user"]
+    """Who else has the set: the owner at the command line, or a user of the server. Such a set is only shown."""
 
 
-def _describe(stored: "StoredChanges", viewer: "Viewer") -> _SetRow:
+def _describe(found: _Found, viewer: "Viewer") -> _SetRow:
+    sets, stored = found
     workspace = stored.change_set.workspace
     elsewhere = "" if workspace == str(viewer.workspace) else print_path(workspace)
-    return _SetRow(describe_set(stored), is_id(stored.change_set.request), elsewhere)
+    held_by: Literal["", "owner", "user"] = ""
+    if sets is not viewer.opened.changes:
+        held_by = "owner" if sets.store.directory == viewer.settings.overlay.directory else "user"
+    return _SetRow(describe_set(stored), is_id(stored.change_set.request), elsewhere, held_by)
 
 
 async def _until_disconnect(request: Request, running: "Coroutine[Any, Any, Outcome]") -> Outcome:

@@ -1,5 +1,6 @@
 """`/`: what runs now in all processes of this user, and the button that ends it."""
 
+import asyncio
 import time
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from paddock.model.errors import PaddockError
 from paddock.model.live_runs import STATE_NAMES, OutputNow, RunNow
 from paddock.surfaces.http_server.problems import NOT_FOUND, Problem
 from paddock.surfaces.web.events import send_events
+from paddock.surfaces.web.pages.run import is_recorded
 from paddock.surfaces.web.render import render, render_part
 from paddock.surfaces.web.request import find_form, find_viewer, go_to
 
@@ -65,24 +67,32 @@ def _describe(state: LiveState) -> dict[str, Any]:
 
 
 async def show_output(request: Request) -> Response:
-    """Show the output of a run so far."""
-    run, output = await _find_output(request)
+    """Show the output of a run so far. One that has ended meanwhile is in the record."""
+    try:
+        run, output = await _find_output(request)
+    except Problem:
+        id_ = request.path_params["id"]
+        if not await asyncio.to_thread(is_recorded, find_viewer(request), id_):
+            raise
+        return go_to(request, f"/runs/{id_}")
     return render(request, "now_output.html", run=run, output=output, states=STATE_NAMES, now=time.time())
 
 
 async def stream_output(request: Request) -> Response:
     """Send the output of a run whenever there is more, until it ends."""
+    has_ended = asyncio.Event()
 
     async def make_part() -> str:
         try:
             run, output = await _find_output(request)
         except Problem:
             run, output = None, None
+            has_ended.set()
         return render_part(
             request, "now_output_live.html", run=run, output=output, states=STATE_NAMES, now=time.time()
         )
 
-    return send_events("output", make_part)
+    return send_events("output", make_part, has_ended)
 
 
 async def _find_output(request: Request) -> tuple[RunNow, OutputNow]:

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,7 @@ from starlette.routing import Route
 
 from paddock.record.ledger.chain_place import find_place
 from paddock.record.ledger.line_format import LedgerHead, list_irregular_files, read_published_head
-from paddock.record.ledger.moment import parse_moment
+from paddock.record.ledger.moment import parse_end, parse_moment
 from paddock.record.ledger.runs import title_request
 from paddock.record.ledger.search import STATUSES, RecordFilter, find
 from paddock.record.ledger.sink import EVENTS, AuditRecord
@@ -37,9 +36,6 @@ _SHOWN_FINDINGS = 100
 _FILTERS = ("name", "event", "actor", "status", "server", "tool", "since", "until")
 """Names of the filters in the address."""
 _TIMES = ("since", "until")
-_DAY_PATTERN = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}")
-_REST_OF_DAY = timedelta(days=1, milliseconds=-1)
-"""A day without a time is a limit as a whole."""
 
 
 class _Wanted(NamedTuple):
@@ -183,9 +179,7 @@ def _read_filters(request: Request) -> _Wanted:
     for name in _TIMES:
         if name in given:
             try:
-                times[name] = parse_moment(given[name])
-                if name == "until" and _DAY_PATTERN.fullmatch(given[name]):
-                    times[name] += _REST_OF_DAY
+                times[name] = (parse_end if name == "until" else parse_moment)(given[name])
             except ValueError as error:
                 problem = f"{name}: {error}."
     facts = {name: text for name, text in given.items() if name not in _TIMES}

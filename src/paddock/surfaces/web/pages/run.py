@@ -135,6 +135,15 @@ async def _read_file(request: Request, stream: "Stream") -> tuple[StoredFile, by
     return found
 
 
+def is_recorded(viewer: Viewer, id_: str) -> bool:
+    """Return whether the record has a run that the viewer may see."""
+    try:
+        _find_run(viewer, id_)
+    except Problem:
+        return False
+    return True
+
+
 def _find_run(viewer: Viewer, id_: str) -> PastRun:
     """Return the run that an id belongs to. Raises Problem if there is none that the viewer may see."""
     found = find_run_records(viewer.settings.audit.directory, id_, limit=MAX_RECORDS)
@@ -215,7 +224,8 @@ def _open_artifacts(viewer: Viewer, settings: "Settings") -> "Artifacts":
     from paddock.policy.redaction.scanner import Scanner
     from paddock.policy.settings.schema import RedactionSettings
 
-    if settings is viewer.settings:
+    # The owner of a server has stores like a user. The settings have those of the command line.
+    if not viewer.is_owner:
         return viewer.opened.output.artifacts()
     return open_artifacts(settings, Scanner(RedactionSettings(enabled=False)))  # it only reads
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paddock.record.ledger.moment import parse_moment
+from paddock.record.ledger.moment import parse_end, parse_moment
 from paddock.record.ledger.runs import (
     RUN_STATUSES,
     RunFilter,
@@ -66,7 +66,7 @@ def make_filter(given: Mapping[str, str], viewer: Viewer) -> tuple[RunFilter, st
     for name in _MOMENTS:
         if name in given:
             try:
-                moments[name] = parse_moment(given[name])
+                moments[name] = (parse_end if name == "until" else parse_moment)(given[name])
             except (ValueError, OverflowError) as error:
                 problem = f"{error}."
     plain = {name: text for name, text in given.items() if name not in _MOMENTS}
