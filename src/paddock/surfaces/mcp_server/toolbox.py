@@ -370,7 +370,8 @@ class Toolbox:
         known = self._known if name in self._known else {**await self._list_changing_tools(), **self._known}
         tool = known.get(name)
         if tool is None:
-            near = find_nearest(name, known) if self._suggests else []
+            visible = [each.name for each in await self.list_tools()] if self._suggests else []
+            near = find_nearest(name, visible)
             hint = f"; did you mean {near[0]}?" if near else ""
             return ToolAnswer([text_block(f"Unknown tool: {name[:200]}{hint}")], is_error=True)
         given: Json = {} if arguments is None else arguments

@@ -153,7 +153,7 @@ def test_commands_in_a_plain_session_name_the_kernel(workspace: Path) -> None:
         "!ls",
         "%pip install x",
         "get_ipython().run_line_magic('time', '1')",
-        "get_ipython().colors",
+        "get_ipython().history_manager",
     ]
     with BlockingPaddock(workspace, overrides=OVERRIDES) as p, p.session("python") as s:
         messages = [outcome.error.message for outcome in map(s.run, programs) if outcome.error]
@@ -164,5 +164,5 @@ def test_commands_in_a_plain_session_name_the_kernel(workspace: Path) -> None:
         'SyntaxError: %pip is a command of IPython: open a session with packages=["x"], or paddock repl --package x '
         "(In [3], line 1)",
         f"RuntimeError: %time is a command of IPython: {kernel}",
-        f"AttributeError: no IPython runs here, so its shell has no 'colors': {kernel}",
+        f"AttributeError: no IPython runs here, so its shell has no 'history_manager': {kernel}",
     ]

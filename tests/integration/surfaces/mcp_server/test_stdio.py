@@ -83,11 +83,12 @@ def test_arguments_that_make_no_sense_are_explained(place: Place, mode: str) -> 
                 "execute_code: `cod` is unknown; did you mean `code`?",
                 "execute_code: `code` is missing",
             ]
-            unknown = await client.call_tool("execute_cod", {})
-            assert (text(unknown), unknown.is_error) == (
-                "Unknown tool: execute_cod; did you mean execute_code?",
-                True,
-            )
+            for name in ("execute_cod", "execute"):
+                unknown = await client.call_tool(name, {})
+                assert (text(unknown), unknown.is_error) == (
+                    f"Unknown tool: {name}; did you mean execute_code?",
+                    True,
+                )
 
     asyncio.run(main())
 

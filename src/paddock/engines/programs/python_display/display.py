@@ -42,7 +42,18 @@ _FORMS = {
     "Code": "text/plain",
     "Image": "image/png",
 }
-_STAND_INS = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
+_STAND_INS = {
+    "IPython": True,
+    "IPython.display": False,
+    "IPython.core": True,
+    "IPython.core.display": False,
+    "IPython.lib": True,
+    "IPython.lib.latextools": False,
+    "IPython.lib.pretty": False,
+    "IPython.terminal": True,
+    "IPython.terminal.interactiveshell": False,
+}
+"""Modules of IPython that programs use where it is not installed, and whether each is a package."""
 _NO_BROWSER = "there is no browser here; show a page with display(HTML(filename=...)) of IPython.display"
 _STANDARD = frozenset(
     "collections copyreg enum functools heapq itertools json keyword operator re reprlib sre_compile sre_constants "
@@ -77,6 +88,7 @@ class _Display:
 
     def __init__(self):
         self.room = _MAX_RESULTS_BYTES
+        self.formatters = {kind: _Formatter() for kind in ("text/plain", *dict(_METHODS))}
 
     def display(self, *values, raw=False, **_options):
         """Show values, rich where they can be; with `raw`, they are dictionaries of forms by media type."""
@@ -116,7 +128,7 @@ class _Display:
             if isinstance(found, dict):
                 bundle.update(found)
             for kind, method in _METHODS:
-                form = getattr(value, method, None)
+                form = self.formatters[kind].bind(value) or getattr(value, method, None)
                 if kind not in bundle and callable(form):
                     data = self.render(form)
                     if isinstance(data, tuple):
@@ -126,8 +138,18 @@ class _Display:
             if _is_figure(value) and (value.axes or value.lines):
                 bundle["image/png"] = _draw(value)
         if not isinstance(bundle.get("text/plain"), str):
-            bundle["text/plain"] = _format(value)
+            bundle["text/plain"] = self.print_plain(value)
         return bundle
+
+    def print_plain(self, value):
+        """Return the text of a value: by the printer of a library for its class, or as Python writes it."""
+        form = None if isinstance(value, type) else self.formatters["text/plain"].bind(value)
+        if form is not None:
+            printer = _TextPrinter()
+            self.render(form, p=printer, cycle=False)
+            if printer.parts:
+                return "".join(printer.parts)
+        return _format(value)
 
     def render(self, method, **options):
         """Return what a method for a form of an object returns; None if it fails, which is reported."""
@@ -149,6 +171,51 @@ class _Display:
             if figure.stale or not getattr(figure, "_paddock_shown", False):
                 self.display(figure)
         pyplot.close("all")
+
+
+class _Formatter:
+    """The printers of classes for one media type, by the interface of IPython's formatters."""
+
+    def __init__(self):
+        self.type_printers = {}
+
+    def for_type(self, typ, func=None):
+        """Let `func` print the values of a class, or of "module.Class"; return the printer of before."""
+        before = self.type_printers.get(typ)
+        if func is not None:
+            self.type_printers[typ] = func
+        return before
+
+    def for_type_by_name(self, type_module, type_name, func=None):
+        return self.for_type("%s.%s" % (type_module, type_name), func)
+
+    def pop(self, typ, default=None):
+        return self.type_printers.pop(typ, default)
+
+    def bind(self, value):
+        """Return a function that prints a value by the printer of its nearest class; None without one."""
+        if not self.type_printers:
+            return None
+        for each in type(value).__mro__:
+            for key in (each, "%s.%s" % (each.__module__, each.__name__)):
+                if key in self.type_printers:
+                    printer = self.type_printers[key]
+                    return lambda p=None, **rest: printer(value) if p is None else printer(value, p, **rest)
+        return None
+
+
+class _TextPrinter:
+    """Collects text, by the interface of IPython's printer."""
+
+    def __init__(self):
+        self.parts = []
+        self.text = self.parts.append
+
+    def pretty(self, obj):
+        self.text(_format(obj))
+
+    def breakable(self, sep=" "):
+        self.text(sep)
 
 
 class _Importer:
@@ -178,7 +245,7 @@ class _Importer:
             return None
         spec = PathFinder.find_spec(name, path)
         if spec is None and name in _STAND_INS:
-            return ModuleSpec(name, self, is_package=not name.endswith("display"))
+            return ModuleSpec(name, self, is_package=_STAND_INS[name])
         if spec is not None and name in self.hooks:
             load = spec.loader.exec_module
             spec.loader.exec_module = lambda module: (load(module), self.prepare(module))
@@ -199,6 +266,16 @@ class _Importer:
             module.version_info = (8, 0, 0, "")
             module.__version__ = "8.0.0"
             module.get_ipython = lambda: None
+        elif module.__name__ == "IPython.lib":
+            module.pretty = importlib.import_module("IPython.lib.pretty")
+        elif module.__name__ == "IPython.lib.pretty":
+            module.pretty = lambda obj, *_, **__: _format(obj)
+        elif module.__name__ == "IPython.lib.latextools":
+            module.latex_to_png = lambda *_, **__: (
+                None
+            )  # nothing draws formulas here; readers have their LaTeX
+        elif module.__name__ == "IPython.terminal.interactiveshell":
+            module.TerminalInteractiveShell = type("TerminalInteractiveShell", (), {})  # no session is one
         if not module.__name__.endswith("display"):
             return
         for name, kind in _FORMS.items():

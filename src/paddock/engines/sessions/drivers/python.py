@@ -71,7 +71,8 @@ class _Driver(_Display):
         self.abandoned = []
         """Loops that run no more, with tasks that did not end when they were interrupted."""
         builtins.display = self.display
-        builtins.get_ipython = _Shell
+        shell = _Shell(self.formatters)
+        builtins.get_ipython = lambda: shell
         _signal.signal(_signal.SIGINT, _ignore)
         sys.argv = [""]
         sys.path[0] = ""
@@ -464,10 +465,14 @@ def _ignore(_number, _frame):
 
 
 class _Shell:
-    """What programs and libraries find that ask whether they run in a notebook, such as pandas and tqdm."""
+    """What programs and libraries find that ask whether they run in a notebook: pandas, sympy and tqdm, for example."""
 
     kernel = None
     config = ()
+    colors = "nocolor"
+
+    def __init__(self, formatters):
+        self.display_formatter = type("DisplayFormatter", (), {"formatters": formatters})()
 
     def run_line_magic(self, name, line="", *_):
         if name != "matplotlib":  # figures are shown anyway
