@@ -129,7 +129,7 @@ class ChangeSets:
         """Return the change sets of another directory, that of a tenant, to look at."""
         overlay = self._settings.overlay.model_copy(update={"directory": directory})
         settings = self._settings.model_copy(update={"overlay": overlay})
-        return ChangeSets(settings, self._hide, own=self._own)
+        return ChangeSets(settings, self._hide, self._open_sink, own=self._own)
 
     def recover(self, workspace: Path) -> "Recovery | None":
         """Finish or undo what a killed process left in a workspace, and return what was done.

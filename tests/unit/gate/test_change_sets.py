@@ -246,7 +246,7 @@ def test_long_paths_are_shortened_for_the_record(tmp_path: Path) -> None:
     folder = "é" * 60
     (changed / folder / folder).mkdir(parents=True)
     (changed / folder / folder / "a-file-at-the-end.txt").write_text("x\n")
-    sets = ChangeSets(settings, str)
+    sets = ChangeSets(settings, str, open_no_sink)
     work = ChangeSetRun(action="accept", id=make_change_set(sets.store, workspace, changed))
     done = asyncio.run(sets.carry_out(work, workspace))
     result = RawResult(status=Status.OK, value=done.describe(), has_value=True)

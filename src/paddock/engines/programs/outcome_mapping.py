@@ -133,8 +133,9 @@ _NO_WRITING = (
 )
 _WRITES = {
     "none": "it may write only to its own directory and to TMPDIR",
-    "read-only": "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, which a "
-    "person grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
+    "read-only": "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, or overlay, "
+    "which keeps the changes until a person accepts them; a person grants both: `paddock exec --access overlay`, or "
+    "for agents `access` under [runtimes] in paddock.toml",
     "overlay": "it may write only to TMPDIR and to its overlay of the workspace; if that is a copy, PADDOCK_WORKSPACE "
     "has its path",
     "workspace-write": "it may write only to the workspace and to TMPDIR",

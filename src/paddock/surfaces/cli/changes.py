@@ -334,7 +334,7 @@ def _print_paged(lines: Iterator[str]) -> None:
     if sys.stdout.isatty():
         os.environ.setdefault("LESS", "-FRX")  # as git does it: colours, and no pager for less than a screen
         is_less = not (pager := os.environ.get("PAGER")) or Path(pager.split()[0]).name == "less"
-        click.echo_via_pager(texts, color=None if is_less else True)
+        click.echo_via_pager(texts, color=None if is_less or os.environ.get("NO_COLOR") else True)
     else:
         for text in texts:
             click.echo(text, nl=False)

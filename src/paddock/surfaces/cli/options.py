@@ -13,7 +13,7 @@ from paddock.model.directories import DIRECTORY_SUFFIXES, GrantedDirectory
 from paddock.model.limits import MIB
 from paddock.model.network import NETWORKS
 from paddock.policy.settings.units import DURATIONS, MAX_AMOUNT, SIZES, read_duration_ms, read_size_bytes
-from paddock.record.ledger.moment import parse_moment
+from paddock.record.ledger.moment import parse_end, parse_moment
 
 LISTED_ENTRIES = 50
 """Default number of entries in a list that grows with use."""
@@ -158,7 +158,7 @@ def choose_timeout_ms(timeout: int | None, timeout_ms: int | None) -> int | None
 
 def _parse_moment(_context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
     try:
-        return None if text is None else parse_moment(text)
+        return None if text is None else (parse_end if parameter.name == "until" else parse_moment)(text)
     except ValueError as problem:
         raise click.BadParameter(str(problem), param=parameter) from None
 
@@ -169,7 +169,10 @@ def add_moment_option(*names: str, required: bool = False, help: str) -> Callabl
 
 
 since = add_moment_option("--since", help="Only records since this time: an age such as 24h, or a date.")
-until = add_moment_option("--until", help="Only records until this time: an age such as 24h, or a date.")
+until = add_moment_option(
+    "--until",
+    help="Only records until this time: an age such as 24h, or a date; its whole day belongs to them.",
+)
 
 
 limit = click.option(

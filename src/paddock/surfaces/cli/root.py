@@ -1,5 +1,6 @@
 """The root of the command line. A command's module is imported when it is called; `paddock --version` stays fast."""
 
+import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -97,12 +98,15 @@ class _Lazy(CommandGroup):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
         """Return the context of a command line; output such as help may find no reader."""
         try:
-            return super().make_context(*args, **extra)
+            context = super().make_context(*args, **extra)
         except BrokenPipeError:
             find_output_error()
             raise click.exceptions.Exit(EXIT_BROKEN_PIPE) from None
         except KeyboardInterrupt:
             raise build_interrupt_failure() from None
+        if os.environ.get("NO_COLOR"):  # https://no-color.org
+            context.color = False
+        return context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON_KEY] = "--json" in takewhile(lambda word: word != "--", args)

@@ -43,6 +43,7 @@ def test_a_file_that_is_not_granted_for_writing_is_another_matter(as_root, open_
     (programs.workspace / "open.csv").write_text("1,2\n")
     outcome = programs.run("shell", "echo 3 > open.csv")
     assert outcome.error.hint == (
-        "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, which a person "
-        "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml"
+        "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, or overlay, which "
+        "keeps the changes until a person accepts them; a person grants both: `paddock exec --access overlay`, or for "
+        "agents `access` under [runtimes] in paddock.toml"
     )

@@ -31,8 +31,9 @@ def test_errors_in_one_stream_are_understood_like_others(programs):
     assert told == (
         "failed",
         ["1", "Traceback (most recent call last):", '  File "program.py", line 2, in <module>'],
-        "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, which a person "
-        "grants: `paddock exec --access workspace-write`, or for agents `access` under [runtimes] in paddock.toml",
+        "it may write only to TMPDIR; writing to the workspace needs the access workspace-write, or overlay, which "
+        "keeps the changes until a person accepts them; a person grants both: `paddock exec --access overlay`, or for "
+        "agents `access` under [runtimes] in paddock.toml",
     )
     silent = programs.run("shell", "exit 3", **work)
     assert (silent.program.exit_code, silent.program.stdout.head, silent.error.hint) == (3, "", "")

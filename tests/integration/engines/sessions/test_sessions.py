@@ -235,51 +235,6 @@ def test_a_form_that_fails_is_reported_and_the_others_are_shown(workspace: Path)
     )
 
 
-AS_SYMPY_ASKS = """
-import sys; sys.path[:] = [path for path in sys.path if "-packages" not in path]
-from IPython.terminal.interactiveshell import TerminalInteractiveShell
-import IPython
-class Term:
-    pass
-def print_plain(arg, p, cycle):
-    p.text("a term" if isinstance(arg, Term) else IPython.lib.pretty.pretty(arg))
-def print_png(o):
-    from IPython.lib.latextools import latex_to_png
-    return latex_to_png("$x$", color="Gray", scale=1.0)
-ip = get_ipython()
-formatters = ip.display_formatter.formatters
-for cls in (int, list, Term):
-    formatters["text/plain"].for_type(cls, print_plain)
-    formatters["text/latex"].for_type(cls, lambda o: "$x$" if isinstance(o, Term) else None)
-    formatters["image/png"].for_type(cls, print_png)
-    if cls in formatters["image/svg+xml"].type_printers:
-        formatters["image/svg+xml"].type_printers.pop(cls)
-isinstance(ip, TerminalInteractiveShell), ip.colors, get_ipython() is ip
-"""
-
-
-def test_printers_of_classes_as_sympy_gives_them_to_ipython(workspace: Path) -> None:
-    programs = (
-        "Term()",
-        "[1, True, {'a': None}]",
-        "class Sum(Term):\n    def _repr_latex_(self): return '$y$'\nSum()",
-        "int",
-        "formatters['text/html'].for_type_by_name('__main__', 'Term', lambda o: '<b>x</b>')\nTerm()",
-        "_ = formatters['text/plain'].pop(Term), formatters['text/latex'].for_type(Term, lambda o: 1 / 0)\nTerm()",
-    )
-    asked, *outcomes = run_all(workspace, "python", AS_SYMPY_ASKS, *programs)
-    assert (asked.status, asked.text) == (Status.OK, "(False, 'nocolor', True)\n")
-    assert [result.data for outcome in outcomes[:5] for result in outcome.results] == [
-        {"text/plain": "a term", "text/latex": "$x$"},
-        {"text/plain": "[1, True, {'a': None}]"},
-        {"text/plain": "a term", "text/latex": "$x$"},
-        {"text/plain": "int"},
-        {"text/plain": "a term", "text/latex": "$x$", "text/html": "<b>x</b>"},
-    ]
-    assert outcomes[5].status is Status.OK
-    assert "ZeroDivisionError: division by zero\n<__main__.Term at" in outcomes[5].text
-
-
 def test_commands_of_ipython(workspace: Path) -> None:
     inline, pip = run_all(
         workspace, "python", "%matplotlib inline\nif True:\n    %matplotlib inline\n5", "1\n!pip list"

@@ -89,6 +89,8 @@ def test_tail_filters_by_what_records_say(directory: Path, audit: Callable[..., 
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     assert requests(audit("tail", "--since", tomorrow, "--json")) == []
     assert requests(audit("tail", "--until", "30m", "--event", "finished", "--json")) == old
+    today = datetime.now(UTC).date().isoformat()
+    assert requests(audit("tail", "--until", today, "--event", "finished", "--json")) == [*old, *new]
     follow = audit("tail", "--until", "30m", "--follow")
     told = "Error: --follow shows new records, and --until ends before them; use one of the two\n"
     assert (follow.returncode, follow.stderr.endswith(f"\n\n{told}")) == (2, True)

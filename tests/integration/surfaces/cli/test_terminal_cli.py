@@ -257,3 +257,5 @@ def test_changes_are_paged_in_colours(tmp_path: Path, environment: dict[str, str
     plain = on_terminal(workspace, {**environment, "LESS": "-S"}, "changes", "diff", set_id)
     assert plain.startswith("LESS=-S\n")
     assert "\x1b" not in plain
+    for without in ({"NO_COLOR": "1"}, {"NO_COLOR": "1", "PAGER": "cat"}):
+        assert "\x1b" not in on_terminal(workspace, {**environment, **without}, "changes", "show", set_id)
