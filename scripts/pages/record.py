@@ -176,9 +176,10 @@ keeps its own ledger as described here.
 
 REQUESTS = """\
 A request that runs has two records, `started` and `finished`. A refused request has `decided`. A record
-`started` without `finished` means that Paddock was killed while the request ran. A second Ctrl-C or SIGTERM
-also ends Paddock at once, but running requests are recorded as `cancelled` first. The `finished` of a
-program's call is written with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
+`started` without `finished` means that Paddock was killed while the request ran. If it accepted or undid changes, the
+next command for that workspace finishes or undoes the rest, and writes `finished` with `recovered`. A second
+Ctrl-C or SIGTERM also ends Paddock at once, but running requests are recorded as `cancelled` first. The `finished`
+of a program's call is written with the next record, at most 0.2 s later (`audit.sync = "always"`: at once).
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from paddock.foundation.cancellation import finish_first
-from paddock.gate.work.kind import shorten_name
+from paddock.gate.work.kind import shorten_names
 from paddock.model.base import Json, count
 from paddock.model.errors import ChangesCorrupted, ChangesError, EngineError
 from paddock.model.numbers import dumps
@@ -17,7 +17,7 @@ from paddock.model.request import ChangesAction, ChangeSetRun
 from paddock.model.texts import cut_middle
 from paddock.policy.settings.overlay import OverlaySettings
 from paddock.policy.settings.schema import Settings
-from paddock.record.ledger.sink import FINISHED, MAX_LIST_ITEMS
+from paddock.record.ledger.sink import FINISHED
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -315,7 +315,7 @@ class ChangeSets:
             "status": "ok" if recovery.finished else "failed",
             "recovered": True,
             "path_count": len(paths),
-            "paths": [shorten_name(print_path(path)) for path in paths[:MAX_LIST_ITEMS]],
+            "paths": shorten_names(self._hide(print_path(path)) for path in paths),
         }
         with self._open_sink() as sink:
             sink.append(FINISHED, recovery.request, facts)

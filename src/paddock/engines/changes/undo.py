@@ -35,7 +35,8 @@ def select_reverse(stored: StoredChanges, named: Collection[str] = ()) -> Select
         select_changes(stored.change_set.changes, named, guards=False)
         names = ", ".join(make_printable(name) for name in named)
         raise ChangesError(
-            f"Not all of these paths are accepted, so they cannot be undone: {names}"
+            f"Not all of these paths are accepted, so they cannot be undone: {names}; `paddock changes show` marks "
+            "the accepted ones"
         ) from None
 
 

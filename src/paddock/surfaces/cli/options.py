@@ -171,7 +171,7 @@ def add_moment_option(*names: str, required: bool = False, help: str) -> Callabl
 since = add_moment_option("--since", help="Only records since this time: an age such as 24h, or a date.")
 until = add_moment_option(
     "--until",
-    help="Only records until this time: an age such as 24h, or a date; its whole day belongs to them.",
+    help="Only records until this time: an age such as 24h, or a date, whose whole day is included.",
 )
 
 

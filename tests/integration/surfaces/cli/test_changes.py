@@ -224,6 +224,14 @@ main()
 """
 
 
+def accept_and_be_killed(place: Place, moment: str, set_id: str) -> None:
+    command = [sys.executable, "-c", KILLED, moment, "changes", "accept", set_id]
+    done = subprocess.run(
+        command, cwd=place.workspace, env=place.environment, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
 @pytest.mark.parametrize(
     ("moment", "told", "status", "paths"),
     [
@@ -240,11 +248,7 @@ def test_the_next_command_undoes_or_finishes_what_a_killed_one_left_and_records_
     place: Place, moment: str, told: str, status: str, paths: list[str]
 ) -> None:
     set_id = place.read("changes", "list")[0]["id"]
-    command = [sys.executable, "-c", KILLED, moment, "changes", "accept", set_id]
-    done = subprocess.run(
-        command, cwd=place.workspace, env=place.environment, capture_output=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    accept_and_be_killed(place, moment, set_id)
     assert not (place.workspace / "old.txt").exists()
     done = place.run("changes", "list")
     assert done.stderr == f"warning: a command was killed while it accepted {set_id}; {told}\n"
@@ -263,3 +267,13 @@ def test_the_next_command_undoes_or_finishes_what_a_killed_one_left_and_records_
         "path_count": len(paths),
         "paths": paths,
     }
+
+
+def test_the_record_of_a_recovery_has_long_names_shortened_and_no_secret(place: Place) -> None:
+    name, token = "n" * 200, "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+    code = f"open('{name}', 'w'); open('{token}', 'w')"
+    assert place.run("exec", "--access", "overlay", "python", "-c", code).returncode == 0
+    accept_and_be_killed(place, "finish", place.read("changes", "list")[0]["id"])
+    assert "it was finished now" in place.run("changes", "list").stderr
+    end = place.read("audit", "tail", "--event", "finished")[-1]
+    assert end["fields"]["paths"] == ["[REDACTED:github-token]", f"{'n' * 62}...{'n' * 62}"]

@@ -298,7 +298,10 @@ def test_undoing_a_path_that_is_not_accepted_says_why_not(tmp_path: Path) -> Non
     case = Case(tmp_path)
     set_id = case.change(lambda root: [(root / name).write_text("new\n") for name in ("README", "src/a.py")])
     case.accept(set_id, "README")
-    with pytest.raises(ChangesError, match=r"Not all of these paths are accepted.*: src"):
+    with pytest.raises(
+        ChangesError,
+        match=r"Not all of these paths are accepted.*: src; `paddock changes show` marks the accepted ones",
+    ):
         case.undo(set_id, "src")
     with pytest.raises(ChangesError, match="Nothing changed at 'nowhere'"):
         case.undo(set_id, "nowhere")
