@@ -32,6 +32,9 @@ POLL_INTERVAL_S = 2.0
 _SCRIPT_TEMPLATE = UriTemplate.parse("paddock://scripts/{name}")
 _TYPES_TEMPLATE = UriTemplate.parse("paddock://tools/{server}/{tool}")
 
+Versions = dict[str, tuple[str, int, int]]
+"""For each script by name: path, time of the last change in ns, size in bytes."""
+
 
 class ResourceKind(Protocol):
     """One kind of resources, which share a template."""
@@ -87,12 +90,11 @@ class SavedScripts:
             for name in self.list_files()
         ]
 
-    async def watch_changes(self) -> AsyncGenerator[tuple[set[str], bool]]:
-        """Yield the addresses of changed scripts, and whether a script was added or removed."""
-        known = await asyncio.to_thread(self._read_versions)
+    async def watch_changes(self, known: Versions) -> AsyncGenerator[tuple[set[str], bool]]:
+        """Yield the addresses of scripts that changed since `known`, and whether a script was added or removed."""
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
-            before, known = known, await asyncio.to_thread(self._read_versions)
+            before, known = known, await self.read_versions()
             changed = {name for name, _ in before.items() ^ known.items()}
             if changed:
                 yield (
@@ -100,9 +102,12 @@ class SavedScripts:
                     before.keys() != known.keys(),
                 )
 
-    def _read_versions(self) -> dict[str, tuple[str, int, int]]:
+    async def read_versions(self) -> Versions:
         """Return for each script which file it is and when it changed."""
-        found: dict[str, tuple[str, int, int]] = {}
+        return await asyncio.to_thread(self._read_versions)
+
+    def _read_versions(self) -> Versions:
+        found: Versions = {}
         for name, path in self.list_files().items():
             with suppress(OSError):
                 seen = path.stat()

@@ -26,7 +26,7 @@ from paddock.surfaces.mcp_server.prompts import Prompts
 from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
-from paddock.surfaces.mcp_server.resources import Resources
+from paddock.surfaces.mcp_server.resources import Resources, Versions
 from paddock.surfaces.mcp_server.stdio import serve_client, standard_streams
 from paddock.surfaces.mcp_server.tasks import Tasks
 from paddock.surfaces.mcp_server.toolbox import Toolbox
@@ -182,8 +182,12 @@ class Service:
     @asynccontextmanager
     async def _open_server(self) -> "AsyncGenerator[Server[Any]]":
         """Yield the protocol server; changes are announced during the context."""
-        looks = (self._watch_tools(), self._watch_scripts()) if self._changes else ()
-        watching = [*map(asyncio.create_task, looks)]
+        watching: list[asyncio.Task[None]] = []
+        if self._changes:
+            # Read before the first client is served: a change after that must not count as known.
+            known = await self._saved.read_versions()
+            looks = (self._watch_tools(), self._watch_scripts(known))
+            watching = [*map(asyncio.create_task, looks)]
         announcer = self._announcer if self._changes else None
         try:
             await self._questions.remove_abandoned()
@@ -201,8 +205,8 @@ class Service:
             await self._repositories.close()
             await cancel_all(watching)
 
-    async def _watch_scripts(self) -> None:
-        async for changed, others in self._saved.watch_changes():
+    async def _watch_scripts(self, known: Versions) -> None:
+        async for changed, others in self._saved.watch_changes(known):
             for uri in changed:
                 await self._announcer.announce_resource_update(uri)
             if others:

@@ -1,13 +1,16 @@
 """Clients that watch resources are told when a saved script was written anew, came or went."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from tests.support.mcp_server import AUTHORIZED, Lines, Place
 from tests.support.processes import PATIENCE_S
 
 from paddock.engines.script_tools.authoring import create
+from paddock.surfaces.mcp_server import resources
 from paddock.surfaces.mcp_server.list_changes import MAX_CLIENTS
 
 from .test_http import shaken_hands
@@ -18,8 +21,8 @@ LISTED = "notifications/resources/list_changed"
 REPORT = "paddock://scripts/report"
 
 
-def write(place: Place, name: str, source: str) -> None:
-    folder = place.workspace / ".paddock/scripts"
+def write(workspace: Path, name: str, source: str) -> None:
+    folder = workspace / ".paddock/scripts"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.js").write_text(source)
 
@@ -42,17 +45,17 @@ def test_a_session_is_told_of_what_it_watches(place: Place) -> None:
             for uri in (REPORT, "paddock://scripts/other", "paddock://guide"):
                 asked = await lines.ask("resources/subscribe", {"uri": uri}, modern=False)
                 assert asked["result"] == {}
-            write(place, "report", "return 1")
+            write(place.workspace, "report", "return 1")
             updated = {"jsonrpc": "2.0", "method": UPDATED, "params": {"uri": REPORT}}
             assert await lines.receive() == updated
             assert await source(lines, modern=False) == "return 1"
-            write(place, "report", "return 'longer'")
+            write(place.workspace, "report", "return 'longer'")
             assert await lines.receive() == updated
             assert await source(lines, modern=False) == "return 'longer'"
             gone = await lines.ask("resources/unsubscribe", {"uri": REPORT}, modern=False)
             assert gone["result"] == {}
-            write(place, "report", "return 'unheard'")
-            write(place, "other", "return 2")
+            write(place.workspace, "report", "return 'unheard'")
+            write(place.workspace, "other", "return 2")
             told = await lines.receive()
             assert told["params"] == {"uri": "paddock://scripts/other"}
 
@@ -65,7 +68,7 @@ def test_who_listens_is_told_of_changes_and_of_new_ones(place: Place) -> None:
             wanted = {"resourceSubscriptions": [REPORT], "resourcesListChanged": True}
             stream = lines.send("subscriptions/listen", {"notifications": wanted})
             assert (await lines.receive())["method"] == "notifications/subscriptions/acknowledged"
-            write(place, "report", "return 1")
+            write(place.workspace, "report", "return 1")
             meta = {"io.modelcontextprotocol/subscriptionId": stream}
             assert await lines.receive() == {
                 "jsonrpc": "2.0",
@@ -73,9 +76,23 @@ def test_who_listens_is_told_of_changes_and_of_new_ones(place: Place) -> None:
                 "params": {"uri": REPORT, "_meta": meta},
             }
             assert await lines.receive() == {"jsonrpc": "2.0", "method": LISTED, "params": {"_meta": meta}}
-            write(place, "report", "return 'longer'")
+            write(place.workspace, "report", "return 'longer'")
             assert (await lines.receive())["method"] == UPDATED
             assert await source(lines, modern=True) == "return 'longer'"
+
+    asyncio.run(main())
+
+
+def test_a_change_between_the_start_and_the_first_look_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "POLL_INTERVAL_S", 0)
+
+    async def main() -> None:
+        scripts = resources.SavedScripts(tmp_path)
+        known = await scripts.read_versions()
+        write(tmp_path, "report", "return 1")
+        assert await anext(scripts.watch_changes(known)) == ({REPORT}, True)
 
     asyncio.run(main())
 
@@ -118,7 +135,7 @@ def test_a_session_is_told_of_changes_however_many_others_came_and_went(place: P
                     assert (await http.delete(web.url, headers=await begun())).status_code == 200
                 call = {"name": "execute_code", "arguments": {"code": "console.log('hi')"}}
                 assert "notifications/message" in await ask(stays, "tools/call", call)
-                write(place, "report", "return 1")
+                write(place.workspace, "report", "return 1")
                 create(place.workspace / FOLDER, "word_count", "python")
                 wanted = {UPDATED, CHANGED}
                 async for line in stream.aiter_lines():
