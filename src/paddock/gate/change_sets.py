@@ -77,6 +77,8 @@ class ChangesReport(NamedTuple):
                 "left": _print_notes(given.left),
                 "conflicts": _print_notes(given.conflicts),
             }
+            if given.can_merge:
+                fields["can_merge"] = True
         if self.repeated:
             fields["repeated"] = True
         if self.recovery is not None:

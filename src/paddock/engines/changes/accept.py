@@ -57,6 +57,8 @@ class AcceptReport(NamedTuple):
     left: tuple[PathNote, ...] = ()
     conflicts: tuple[PathNote, ...] = ()
     """If there are any, nothing was written."""
+    can_merge: bool = False
+    """Whether a merge, which was not asked for, may resolve some of them."""
 
 
 class Recovery(NamedTuple):
@@ -226,7 +228,9 @@ class Acceptor:
         if compared.conflicts and merges is not None:
             compared, merged = merge_conflicts(root, compared, task.changes, task.contents, merges)
         if compared.conflicts:
-            return AcceptReport(conflicts=compared.conflicts)
+            can_merge = merges is None and task.action == "accept"
+            can_merge = can_merge and bool(find_texts(root, compared, task.changes, task.contents))
+            return AcceptReport(conflicts=compared.conflicts, can_merge=can_merge)
         pending = compared.pending
         if not pending:
             if compared.unchanged and task.action == "undo":

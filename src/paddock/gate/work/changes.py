@@ -120,13 +120,13 @@ class ChangeSetRuns(Kind[ChangeSetRun]):
         conflicts = () if done.report is None else done.report.conflicts
         if not conflicts:
             return RawResult(status=Status.OK, value=value, has_value=True)
-        first = conflicts[0]
+        first, can_merge = conflicts[0], value.get("can_merge", False)
         more = f" and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
         error = ErrorInfo(
             name="ChangesConflict",
             message=f"Nothing was written, because of {count(len(conflicts), 'conflict')}: "
             f"{print_path(first.path)}: {first.why}{more}",
-            hint="name the other paths" + (_MERGE_HINT if work.action == "accept" and not work.merge else ""),
+            hint="name the other paths" + (_MERGE_HINT if can_merge else ""),
             phase="run",
         )
         return RawResult(status=Status.FAILED, value=value, has_value=True, error=error)

@@ -123,8 +123,8 @@ class Run(Value):
 class RunPage(NamedTuple):
     """Some runs, newest first."""
 
-    runs: tuple[Run, ...]
-    next: str
+    runs: tuple[Run, ...] = ()
+    next: str = ""
     """Cursor of the next page; empty on the last one."""
 
 
@@ -150,13 +150,13 @@ class RunSlot(NamedTuple):
 class RunSummary(NamedTuple):
     """All runs that match a filter. From the index."""
 
-    total: int
-    p50_ms: float | None
+    total: int = 0
+    p50_ms: float | None = None
     """Median wall time of the runs that ended; None without one."""
-    p95_ms: float | None
-    slot_ms: int
+    p95_ms: float | None = None
+    slot_ms: int = 0
     """Width of a time slot, in milliseconds."""
-    slots: tuple[RunSlot, ...]
+    slots: tuple[RunSlot, ...] = ()
     """At most `MAX_SLOTS`, oldest first and without gaps; none without a run."""
 
 
@@ -198,7 +198,7 @@ def summarize_runs(
 
     Raises LedgerError as `list_runs` does.
     """
-    nothing = RunSummary(0, None, None, _WIDTHS[0], ())
+    nothing = RunSummary(slot_ms=_WIDTHS[0])
     values = _make_values(directory, wanted)
     return _ask(directory, lambda index: _summarize(index, values), on_progress, nothing)
 

@@ -265,12 +265,12 @@ def _carry_out(
     if as_json:
         print_json(value)
     else:
-        _print_report(value, merge=merge)
+        _print_report(value)
     if not outcome.ok:
         click.get_current_context().exit(1)
 
 
-def _print_report(value: dict[str, Any], *, merge: bool) -> None:
+def _print_report(value: dict[str, Any]) -> None:
     if "recovered" in value:
         warn(value["recovered"])
     if value["action"] == "discard":
@@ -282,10 +282,10 @@ def _print_report(value: dict[str, Any], *, merge: bool) -> None:
             print_note(f"  {each['path']}: {each['why']}")
         if value["action"] == "undo":
             print_note("name the other paths to undo them")
-        elif merge:
-            print_note("name the other paths to accept them, or run the program again")
-        else:
+        elif "can_merge" in value:
             print_note("name the other paths to accept them, or merge text files with --merge")
+        else:
+            print_note("name the other paths to accept them, or run the program again")
         return
     merged = frozenset(value["merged"])
     print_lines(f"{path} (merged)" if path in merged else path for path in value["paths"])

@@ -127,6 +127,13 @@ def test_changes_are_accepted_undone_and_discarded(place: Place) -> None:
         "  src/app.py: it was changed since the run, and both changed the same lines",
         "name the other paths to accept them, or run the program again",
     ]
+    (place.workspace / "src/app.py").unlink()
+    done = place.run("changes", "accept", set_id, "src/app.py")
+    assert done.stderr.splitlines() == [
+        "nothing was written, because of 1 conflict:",
+        "  src/app.py: it was removed since the run",
+        "name the other paths to accept them, or run the program again",
+    ]
     (place.workspace / "new/deep/x.txt").write_text("mine\n")
     done = place.run("changes", "undo", set_id, "new/deep/x.txt")
     assert done.stderr.splitlines() == [

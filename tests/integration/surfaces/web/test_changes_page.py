@@ -158,6 +158,7 @@ def test_a_conflict_writes_nothing_and_text_files_can_be_merged(owner: Owner) ->
     (owner.workspace / "old.txt").write_text("1\ntwo\nthree\n")
     refused = owner.press(set_id, whole="1")
     assert refused.status_code == 409
+    assert "Tick the other paths, or merge text files that were changed since." in read_text(refused.text)
     assert "Nothing was written, because of conflicts: old.txt : it was changed since the run" in read_text(
         refused.text
     )
@@ -173,6 +174,7 @@ def test_a_set_is_discarded(owner: Owner) -> None:
     assert done.headers["location"] == f"/changes/{set_id}?done=discard"
     page = owner.client.get(done.headers["location"]).text
     assert read_notice(page) == "The contents of the changes were discarded."
+    assert "were accepted" not in owner.client.get(f"/changes/{set_id}?done=accept&paths=2").text  # Back in a browser
     form = Form(page, f"/changes/{set_id}/accept")
     assert (form.ticks, form.buttons) == ({}, [])
     gone = owner.client.post(f"/changes/{set_id}/accept", data={"csrf": form.fields["csrf"], "whole": "1"})

@@ -155,8 +155,14 @@ def test_a_last_day_belongs_to_the_period_as_a_whole(owner: httpx2.Client, runs:
     assert list_ids(owner.get(f"/runs?until={day}")) == list_ids(owner.get("/runs"))
 
 
-def test_a_time_that_cannot_be_read_is_reported(owner: httpx2.Client) -> None:
-    text = read(owner.get("/runs?since=<b>yesterday"))
+def test_a_time_that_cannot_be_read_is_reported_and_matches_nothing(
+    owner: httpx2.Client, runs: dict[str, str]
+) -> None:
+    assert runs
+    answer = owner.get("/runs?since=<b>yesterday")
+    assert list_ids(answer) == []
+    text = read(answer)
+    assert "No runs match." in text
     assert "'<b>yesterday' is neither an age like `24h` or `7d` nor a date in ISO 8601." in text
 
 

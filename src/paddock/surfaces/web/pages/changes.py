@@ -197,6 +197,7 @@ async def _show_failure(request: Request, set_id: str, outcome: Outcome, report:
         set_id,
         problem=f"{text}." if not report.get("conflicts") else "Nothing was written, because of conflicts:",
         conflicts=report.get("conflicts", ()),
+        can_merge="can_merge" in report,
         status=status,
     )
 
@@ -207,6 +208,7 @@ async def _show_set(
     *,
     problem: str = "",
     conflicts: Sequence[dict[str, str]] = (),
+    can_merge: bool = False,
     status: int = 200,
 ) -> Response:
     viewer = find_viewer(request)
@@ -236,6 +238,7 @@ async def _show_set(
         reviewed=reviewed,
         problem=problem,
         conflicts=conflicts,
+        can_merge=can_merge,
         done=_DONE.get(cast("ChangesAction", done), ""),
         counts=counts,
         left_out=[print_path(each) for each in stored.change_set.left_out],

@@ -39,7 +39,7 @@ async def show_runs(request: Request) -> Response:
     given = read_fields(request.query_params)
     wanted, problem = make_filter(given, viewer)
     cursor = request.query_params.get("cursor", "")
-    page, summary, values = await asyncio.to_thread(_ask, viewer, wanted, cursor)
+    page, summary, values = await asyncio.to_thread(_ask, viewer, None if problem else wanted, cursor)
     return render(
         request,
         "runs.html",
@@ -75,13 +75,16 @@ def make_filter(given: Mapping[str, str], viewer: Viewer) -> tuple[RunFilter, st
     return RunFilter.model_validate({**plain, **moments}), problem
 
 
-def _ask(viewer: Viewer, wanted: RunFilter, cursor: str) -> tuple[RunPage, RunSummary, dict[str, list[str]]]:
+def _ask(
+    viewer: Viewer, wanted: RunFilter | None, cursor: str
+) -> tuple[RunPage, RunSummary, dict[str, list[str]]]:
+    """Return a page of the runs that are wanted, figures about all of them, and the values to choose from."""
     directory = viewer.settings.audit.directory
-    return (
-        list_runs(directory, wanted, count=PAGE_RUNS, cursor=cursor),
-        summarize_runs(directory, wanted),
-        list_run_values(directory, viewer.find_recorded_actor()),
-    )
+    values = list_run_values(directory, viewer.find_recorded_actor())
+    if wanted is None:
+        return RunPage(), RunSummary(), values
+    page = list_runs(directory, wanted, count=PAGE_RUNS, cursor=cursor)
+    return page, summarize_runs(directory, wanted), values
 
 
 ROUTES = (Route("/runs", show_runs),)
