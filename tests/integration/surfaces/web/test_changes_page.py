@@ -174,7 +174,9 @@ def test_a_set_is_discarded(owner: Owner) -> None:
     assert done.headers["location"] == f"/changes/{set_id}?done=discard"
     page = owner.client.get(done.headers["location"]).text
     assert read_notice(page) == "The contents of the changes were discarded."
-    assert "were accepted" not in owner.client.get(f"/changes/{set_id}?done=accept&paths=2").text  # Back in a browser
+    assert (
+        "were accepted" not in owner.client.get(f"/changes/{set_id}?done=accept&paths=2").text
+    )  # Back in a browser
     form = Form(page, f"/changes/{set_id}/accept")
     assert (form.ticks, form.buttons) == ({}, [])
     gone = owner.client.post(f"/changes/{set_id}/accept", data={"csrf": form.fields["csrf"], "whole": "1"})
