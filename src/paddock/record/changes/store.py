@@ -184,7 +184,7 @@ class ChangeStore:
         try:
             make_private(folder)
             kept = folder / _add_file(folder, source, max_bytes)
-            _sync_file(kept)
+            _sync_path(kept)
             return kept.lstat().st_size
         except ChangesTooLarge:
             return None
@@ -370,10 +370,10 @@ class NewChangeSet:
             raise ChangesTooLarge(f"the list of changes has more than {MAX_MANIFEST_BYTES} bytes")
         set_id = make_id(data)
         try:
+            with open(os.open(self._folder / _MANIFEST, _NEW_FILE, 0o600), "wb") as manifest:
+                manifest.write(data)
             # All at the end: the first one makes the file system write most of the others, too.
-            for part in (self._folder / _CONTENTS, self._folder / _BEFORE):
-                _sync_files(part)
-            replace_file(self._folder / _MANIFEST, data)
+            _sync_tree(self._folder)
             # The same set in the store has the same contents, because its ID is their digest.
             with contextlib.suppress(FileExistsError):
                 self._rename(self._store / set_id)
@@ -464,19 +464,18 @@ def _measure(folder: Path) -> int:
     return 0
 
 
-def _sync_files(directory: Path) -> None:
-    paths = [directory / name for name in os.listdir(directory)]
+def _sync_tree(folder: Path) -> None:
+    paths = [*folder.rglob("*"), folder]
     if len(paths) <= _SYNC_THREADS:
         for path in paths:
-            _sync_file(path)
+            _sync_path(path)
     else:  # the file system writes to disk once for all that wait
         with ThreadPoolExecutor(_SYNC_THREADS) as threads:
-            for _ in threads.map(_sync_file, paths):
+            for _ in threads.map(_sync_path, paths):
                 pass
-    sync_directory(directory)
 
 
-def _sync_file(path: Path) -> None:
+def _sync_path(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -118,7 +118,8 @@ def test_a_path_that_was_changed_since_is_a_conflict_and_nothing_is_written(case
             PathNote("src/a.py", "it was changed since the run"),
             PathNote("src/b.py", "it is a directory now"),
             PathNote("src/new", "it exists already"),
-        )
+        ),
+        can_merge=True,
     )
     assert read_tree(case.workspace) == old
     assert case.accept(set_id, "link").accepted == ("link",)
