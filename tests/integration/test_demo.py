@@ -74,7 +74,7 @@ def test_the_demo_reads_a_history(state, history):
     )
     assert "  step read: ok\n  step count: ok\n  step sentence: ok\n  it froze 2 times\n" in printed
     assert "  found: reading 12345 SENSOR FAULT\n" in printed
-    assert "  timeout after 1" in printed
+    assert "  timeout after " in printed
     assert "  memory_limit after " in printed
     assert ": EvalError: " in printed
     assert printed.endswith("\nDone\n----\n")
