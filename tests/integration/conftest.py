@@ -1,11 +1,11 @@
 """A person's machine: an empty workspace, and Paddock's own directories beside it."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.command import OWN_PLACES
+from tests.support.postgres import find_free_port
 
 from paddock import BlockingPaddock, Settings
 from paddock.policy.settings.schema import AuditSettings
@@ -41,6 +41,4 @@ def opened(workspace: Path) -> Iterator[BlockingPaddock]:
 @pytest.fixture
 def unused_port() -> int:
     """A port of loopback on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return find_free_port()

@@ -82,6 +82,8 @@ class Place:
         self.environment = make_environment(
             self.home,
             PADDOCK_SERVERS_SEMANTIC_SEARCH="off",
+            # A computation is to end by itself, however busy the machine is; by default it has a second.
+            PADDOCK_LIMITS_COMPUTE_TIMEOUT_MS="60000",
             XDG_CACHE_HOME=os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
         )
         self.servers({"odd": make_entry("odd"), "even": make_entry("odd")})

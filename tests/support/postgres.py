@@ -1,6 +1,7 @@
 """A PostgreSQL of a test's own, PgBouncer before it, and HAProxy before several servers."""
 
 import atexit
+import fcntl
 import os
 import pwd
 import secrets
@@ -19,6 +20,13 @@ from typing import Self
 
 from tests.support.processes import PATIENCE_S
 
+_RESERVED_PORTS = os.open(
+    Path(tempfile.gettempdir(), f"paddock-tests-ports-{os.geteuid()}"),
+    os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+    0o600,
+)
+"""Byte N is locked by the test process that uses port N, until it ends (fcntl(2), record locks)."""
+_OWN_PORTS: set[int] = set()
 _BEHIND: dict[int, int] = {}
 """Port of the server behind each pooler of all tests, by the port of the pooler."""
 MIN_MEMORY_BYTES = 2 * 1024**3
@@ -26,7 +34,7 @@ MIN_MEMORY_BYTES = 2 * 1024**3
 
 
 def find_free_port() -> int:
-    """Return a port of loopback that nobody uses. No connection of another test gets it meanwhile.
+    """Return a port of loopback that nobody uses, and that no test gets while this process runs.
 
     It is below the ports that the kernel gives to outgoing connections (ip(7), ip_local_port_range).
     """
@@ -34,7 +42,10 @@ def find_free_port() -> int:
         port = 20_000 + secrets.randbelow(12_768)
         with socket.socket() as listener, suppress(OSError):
             listener.bind(("127.0.0.1", port))
-            return port
+            fcntl.lockf(_RESERVED_PORTS, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            if port not in _OWN_PORTS:  # its own locks do not stop a process
+                _OWN_PORTS.add(port)
+                return port
 
 
 def find_listen_url(url: str) -> str:

@@ -179,7 +179,8 @@ def open_scene(
     with ExitStack() as stack:
         api = stack.enter_context(place.serve())
         owner, user = (stack.enter_context(api.client(token)) for token in (TOKEN, alice))
-        runs |= run_requests(user, {"report": REPORT, "timeout": ENDLESS})
+        runs |= run_requests(user, {"report": REPORT})
+        runs |= run_requests(user, {"timeout": ENDLESS}, timeout_ms=5_000)
         runs |= run_requests(owner, {"failed": FAILING, "denied": FORGETTING})
         session = open_session(owner)
         runs["running"] = owner.begin(language="python", code=LONG, timeout_ms=600_000)
@@ -210,9 +211,11 @@ def run_commands(place: WebPlace, languages: Mapping[str, str]) -> dict[str, str
     return runs
 
 
-def run_requests(client: ApiClient, programs: Mapping[str, str]) -> dict[str, str]:
+def run_requests(
+    client: ApiClient, programs: Mapping[str, str], *, timeout_ms: int = 600_000
+) -> dict[str, str]:
     """Run what an agent sends to the server, and return the ids of the runs."""
-    body = {"language": "typescript", "timeout_ms": 5_000}
+    body = {"language": "typescript", "timeout_ms": timeout_ms}
     return {name: client.run(code=code, **body)["id"] for name, code in programs.items()}
 
 

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,18 +183,17 @@ def test_m17_a_negative_sleep_ends_at_once(run: Run) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        pytest.param("for (;;) {}", r"Sandbox error: .*(timeout|timed out).*", id="m18"),
+        pytest.param("for (;;) {}", r"Sandbox error: .*(timeout|timed out) after 1000ms", id="m18"),
         pytest.param("await new Promise(() => {})", r"Sandbox error: Execution timeout", id="m19"),
-        pytest.param("await sleep(0); for (;;) {}", r"Sandbox error: .*(timeout|timed out).*", id="m20"),
+        pytest.param(
+            "await sleep(0); for (;;) {}", r"Sandbox error: .*(timeout|timed out) after 1000ms", id="m20"
+        ),
     ],
 )
 def test_m18_m19_m20_a_timeout_ends_everything(run: Run, source: str, message: str) -> None:
-    start = time.monotonic()
     done = run("-", "--timeout", "1", stdin=source)
-    took = time.monotonic() - start
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(message, first_line(done.stderr))
-    assert took < 20
 
 
 def test_m21_nothing_of_the_host_is_there(run: Run) -> None:
@@ -290,7 +288,7 @@ def test_ctrl_c_on_a_terminal_ends_the_script_in_order(ws: Path, environment: di
         )  # fmt: skip
         os.close(theirs)
         output = b""
-        while b"so far" not in output:
+        while b"so far\r\n" not in output:
             output += os.read(ours, 4096)
         os.write(ours, b"\x03")
         while chunk := _read(ours):

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from tests.support.processes import PATIENCE_S
 
 
 class Collector:
@@ -14,6 +15,7 @@ class Collector:
 
     def __init__(self, *, holds: bool) -> None:
         self.spans: list[Any] = []
+        self._taken = threading.Condition()
         self.bytes = b""
         self.asked = threading.Event()
         self.free = threading.Event()
@@ -26,10 +28,17 @@ class Collector:
         assert path == "/v1/traces"
         self.asked.set()
         self.free.wait()
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            for scope in resource.scope_spans:
-                self.spans += scope.spans
-        self.bytes += body
+        with self._taken:
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                for scope in resource.scope_spans:
+                    self.spans += scope.spans
+            self.bytes += body
+            self._taken.notify_all()
+
+    def wait_for(self, number: int) -> None:
+        """Wait until so many spans have come."""
+        with self._taken:
+            assert self._taken.wait_for(lambda: len(self.spans) >= number, PATIENCE_S), self.spans
 
     def named(self) -> dict[str, Any]:
         """Return the spans by name; no two may have the same."""

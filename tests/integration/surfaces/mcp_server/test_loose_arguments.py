@@ -54,13 +54,13 @@ def test_numbers_objects_and_lists_are_read_from_text(place: Place) -> None:
         place,
         [
             *(("execute_code", {"code": source, "input": given}) for given, _ in inputs),
-            ("execute_code", {"code": "return 1", "timeout_ms": "5000"}),
+            ("execute_code", {"code": "return 1", "timeout_ms": "60000"}),
             ("call_tool", {"server": "odd", "tool": "echo", "args": '{"text": "from text"}'}),
             ("call_tool", {"server": "odd", "tool": "echo", "arguments": {"text": "named as in MCP"}}),
             ("describe_tools", {"names": '["odd.echo"]'}),
             ("search_tools", {"query": "echo", "limit": "1"}),
-            ("run_program", {"runtime": "shell", "code": "echo $1", "args": '["a"]', "timeoutMs": "9000"}),
-            ("compute", {"source": "emit('x')", "limits": '{"timeout_ms": "5000", "partial": "false"}'}),
+            ("run_program", {"runtime": "shell", "code": "echo $1", "args": '["a"]', "timeoutMs": "30000"}),
+            ("compute", {"source": "emit('x')", "limits": '{"timeout_ms": "60000", "partial": "false"}'}),
         ],
     )
     values = [result.structured_content["value"] for result in results[: len(inputs)]]
@@ -144,14 +144,14 @@ def test_camel_case_and_former_names_are_read(place: Place) -> None:
     results = answers(
         place,
         [
-            ("execute_code", {"code": "return 1", "timeoutMs": 5000}),
+            ("execute_code", {"code": "return 1", "timeoutMs": 60_000}),
             (
                 "run_program",
                 {
                     "runtime": "shell",
                     **program,
                     "relativeCwd": ".",
-                    "timeoutMs": 9000,
+                    "timeoutMs": 30_000,
                     "outputMode": "intent",
                     "queryTerms": ["two"],
                     "maxResponseLines": 10,
@@ -159,7 +159,7 @@ def test_camel_case_and_former_names_are_read(place: Place) -> None:
                     "persistOutput": True,
                 },
             ),
-            ("compute", {"source": "emit('xx')", "limits": {"timeoutMs": 5000, "outputBytes": 1024}}),
+            ("compute", {"source": "emit('xx')", "limits": {"timeoutMs": 60_000, "outputBytes": 1024}}),
         ],
     )
     limited, ran, computed = [result.structured_content for result in results]

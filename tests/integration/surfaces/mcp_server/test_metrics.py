@@ -47,12 +47,13 @@ def test_metrics_count_requests_calls_and_what_lives(place: Place) -> None:
             await client.call_tool("execute_code", {"code": "throw new Error('x')"})
             arguments = {"runtime": "sh", "code": "echo x"}
             await client.call_tool("run_program", arguments)
-            return series(await scraped(http, web))
+            while not (found := series(await scraped(http, web)))["paddock_workers"]:
+                pass  # the next spare is not up yet
+            return found
 
     found = asyncio.run(main())
-    workers = found.pop("paddock_workers")
-    size = found.pop("paddock_artifacts_bytes")
-    assert (workers > 0, size >= 0) == (True, True)
+    del found["paddock_workers"]
+    assert found.pop("paddock_artifacts_bytes") >= 0
     assert {name: found[name] for name in found if "seconds" not in name and "runtime" not in name} == {
         "paddock_requests_total server ok": 1,
         "paddock_requests_total server failed": 1,

@@ -178,6 +178,8 @@ def test_who_does_not_come_back_in_time_is_not_waited_for(place: Place) -> None:
             late = await lines.ask("prompts/get", answered(asked[0]))
             assert late["error"]["message"] == "Invalid or expired requestState"
 
+    asyncio.run(main())
+
 
 def test_a_script_that_would_fill_memory(place: Place) -> None:
     scripts = place.workspace / ".paddock/scripts"

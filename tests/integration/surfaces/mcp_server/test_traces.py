@@ -7,14 +7,14 @@ import sys
 from typing import Any
 
 import pytest
-from tests.support.command import Ended, run_paddock
+from tests.support.command import PADDOCK, Ended, run_command
 from tests.support.mcp_server import ERAS, Place
 from tests.support.processes import PATIENCE_S
 from tests.support.servers import make_entry
 
 from paddock.model.texts import install_command
 
-from .collector import attributes, collecting
+from .collector import Collector, attributes, collecting
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SECRET = "payload-7391"
@@ -31,16 +31,24 @@ def telemetry(url: str) -> str:
     return f'[telemetry]\ntraces = "otlp"\nendpoint = "{url}"\n'
 
 
-def run(place: Place, program: str, **environment: str) -> Ended:
+PATIENT = (
+    "from paddock.record.telemetry import traces; traces.FLUSH_S = 300;"
+    "from paddock.surfaces.cli import main; main()"
+)
+"""Starts a command that exports its last spans, however long that takes."""
+
+
+def run(place: Place, program: str, *command: str, **environment: str) -> Ended:
+    """Run a program with `command`, by default the installed one."""
     (place.workspace / "program.js").write_text(program)
     where = {**place.environment, **environment}
-    return run_paddock(place.workspace, "run", "./program.js", environment=where)
+    return run_command(place.workspace, *(command or (PADDOCK,)), "run", "./program.js", environment=where)
 
 
 def test_a_program_and_its_calls_are_spans_without_any_data(place: Place) -> None:
     with collecting() as collector:
         place.settings(telemetry(collector.url))
-        done = run(place, CALLS)
+        done = run(place, CALLS, sys.executable, "-c", PATIENT)
         assert (done.returncode, SECRET in done.stderr) == (1, True)
     spans = collector.spans
     assert sorted(span.name for span in spans) == [
@@ -73,7 +81,8 @@ def test_the_wait_for_an_answer_is_a_span_beside_that_of_the_request(place: Plac
     rule = '[[policy.rule]]\neffect = "ask"\nserver = "odd"\nreason = "why not"\n'
     with collecting() as collector:
         place.settings(telemetry(collector.url) + rule)
-        done = run(place, f'await servers.odd.echo({{text: "{SECRET}"}}).catch(() => 0)')
+        program = f'await servers.odd.echo({{text: "{SECRET}"}}).catch(() => 0)'
+        done = run(place, program, sys.executable, "-c", PATIENT)
         assert (done.returncode, done.stderr) == (0, "")
     root, waited, call = (collector.named()[name] for name in ("guest", "approval", "server odd echo"))
     assert {span.parent_span_id for span in (waited, call)} == {root.span_id}
@@ -90,15 +99,17 @@ def test_the_wait_for_an_answer_is_a_span_beside_that_of_the_request(place: Plac
 def test_the_trace_of_a_client_goes_on_in_its_servers(place: Place, mode: str) -> None:
     place.servers({"context": make_entry("context")})
 
-    async def main() -> Any:
+    async def main(collector: Collector) -> Any:
         async with place.client(mode=mode) as client:
             arguments = {"code": "return await servers.context.context()"}
             meta = {"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "vendor=1"}
-            return await client.call_tool("execute_code", arguments, meta=meta)
+            result = await client.call_tool("execute_code", arguments, meta=meta)
+            await asyncio.to_thread(collector.wait_for, 2)
+            return result
 
     with collecting() as collector:
         place.settings(telemetry(collector.url))
-        result = asyncio.run(main())
+        result = asyncio.run(main(collector))
     told = result.structured_content["value"]
     root, call = collector.named()["guest"], collector.named()["server context context"]
     assert (root.trace_id.hex(), root.parent_span_id.hex()) == (TRACE, SPAN)
@@ -108,15 +119,16 @@ def test_the_trace_of_a_client_goes_on_in_its_servers(place: Place, mode: str) -
 
 
 def test_what_a_client_does_not_sample_is_not_sent(place: Place) -> None:
-    async def main() -> None:
+    async def main(collector: Collector) -> None:
         async with place.client() as client:
             meta = {"traceparent": f"00-{TRACE}-{SPAN}-00"}
             await client.call_tool("execute_code", {"code": "1"}, meta=meta)
             await client.call_tool("execute_code", {"code": "1"}, meta={"traceparent": "00-zz"})
+            await asyncio.to_thread(collector.wait_for, 1)
 
     with collecting() as collector:
         place.settings(telemetry(collector.url))
-        asyncio.run(main())
+        asyncio.run(main(collector))
     assert [span.parent_span_id for span in collector.spans] == [b""]
 
 
@@ -136,7 +148,7 @@ def test_a_collector_that_never_answers_holds_no_command(place: Place) -> None:
         place.settings(telemetry(collector.url))
         done = run(place, "console.log('ran')", OTEL_EXPORTER_OTLP_TIMEOUT="3600")
         assert (done.returncode, done.stdout, collector.spans) == (0, "ran\n", [])
-        assert collector.asked.is_set()
+        assert collector.asked.wait(PATIENCE_S)
 
 
 def test_spans_on_standard_error_are_lines_of_json(place: Place) -> None:

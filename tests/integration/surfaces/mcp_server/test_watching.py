@@ -130,7 +130,7 @@ def test_a_session_is_told_of_changes_however_many_others_came_and_went(place: P
 
             stays = await begun()
             await ask(stays, "tools/list", {})
-            async with http.stream("GET", web.url, headers=stays) as stream, asyncio.timeout(30):
+            async with http.stream("GET", web.url, headers=stays) as stream, asyncio.timeout(PATIENCE_S):
                 for _ in range(MAX_CLIENTS):
                     assert (await http.delete(web.url, headers=await begun())).status_code == 200
                 call = {"name": "execute_code", "arguments": {"code": "console.log('hi')"}}
