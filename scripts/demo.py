@@ -26,7 +26,11 @@ GRACE_MS = 20_000
 """How long after its limit a program must have ended, on a machine with other work too."""
 
 REFUSAL = "the demo reads the repository and does not write to it"
-HOSTILE = {"endless.ts": (1, "timeout"), "greedy.js": (60, "memory_limit"), "escape.js": (60, "failed")}
+HOSTILE = {
+    "endless.ts": (1, {"timeout", "unavailable"}),  # the second one where other programs take all processors
+    "greedy.js": (60, {"memory_limit"}),
+    "escape.js": (60, {"failed"}),
+}
 """The seconds each program gets, and how it must end."""
 SERVERS = {"git", "files", "memory"}
 FROST = {"cities": {"Oslo": 2, "Rome": 0}, "total": 2}
@@ -279,9 +283,10 @@ def hostile(paddock: Paddock) -> list[str]:
         status, wall_ms = outcome["status"], outcome.get("usage", {}).get("wall_ms", 0.0)
         error = outcome.get("error") or {}
         print(f"  {status} after {wall_ms:.0f} ms: {error.get('name')}: {error.get('message')}")
-        if status != expected or wall_ms > seconds * 1000 + GRACE_MS:
+        if status not in expected or wall_ms > seconds * 1000 + GRACE_MS:
+            wanted = " or ".join(sorted(expected))
             broken.append(
-                f"{program}: expected {expected} within the limit, got {status} after {wall_ms:.0f} ms"
+                f"{program}: expected {wanted} within the limit, got {status} after {wall_ms:.0f} ms"
             )
         if program == "escape.js" and error.get("name") != "EvalError":
             broken.append(f"{program}: expected an EvalError, got {error}")
