@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +202,13 @@ def read_pong(plain: socket.socket) -> bool:
             return False
         data += piece
     return data.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def wait_until_free(port: int) -> None:
+    """Wait until a server can listen on a port of loopback: a child of the last one that just ends may still hold it."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return
 
 
 class Background:

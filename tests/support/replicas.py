@@ -2,13 +2,12 @@
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.command import PADDOCK
-from tests.support.http_api import ApiPlace, ApiServer
+from tests.support.http_api import ApiPlace, ApiServer, wait_until_free
 from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
 
@@ -84,12 +83,10 @@ class ReplicaSet:
         return self._stack.enter_context(self.places[number].serve(*flags, address=address, command=command))
 
     def stop(self, number: int) -> None:
-        """Stop a replica in order, and wait until its port is free: a child that just ends may still hold it."""
+        """Stop a replica in order, and wait until its port is free."""
         self.servers[number].stop()
         assert self.servers[number].wait() == 0
-        while True:
-            with suppress(OSError), socket.create_server(("127.0.0.1", self.ports[number])):
-                return
+        wait_until_free(self.ports[number])
 
     def replace(self, number: int) -> None:
         """Stop a replica in order, and start it with its command once more."""

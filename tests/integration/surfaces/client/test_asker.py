@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
 from paddock import Answer, BlockingPaddock, Paddock, Question, Settings
 from paddock.policy.settings.rules import ApprovalSettings, PolicySettings, Rule
@@ -100,7 +101,7 @@ def test_one_who_never_answers_holds_nothing_up(tmp_path: Path, settings: Settin
     quick = settings.model_copy(update={"approvals": ApprovalSettings(wait_ms=50)})
     with BlockingPaddock(tmp_path, settings=quick, asker=thinks) as p:
         error = p.execute("return 1", jit=True).error
-    assert asked.is_set()
+    assert asked.wait(PATIENCE_S)
     assert error is not None
     assert error.name == "ApprovalExpired"
     end.set()

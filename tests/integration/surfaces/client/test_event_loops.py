@@ -7,6 +7,7 @@ import uvloop
 from tests.support.servers import make_entry, write_servers
 
 from paddock import ConsoleLine, Paddock, Settings, Status
+from paddock.policy.settings.profiles import ComputeLimits, LimitSettings
 from paddock.policy.settings.schema import AuditSettings
 
 PROGRAM = """
@@ -21,7 +22,8 @@ return { said, again: await servers.odd.echo({ text: "c" }), end, sum: await pad
 def opened(tmp_path):
     odd = make_entry("odd")
     write_servers(tmp_path, {"odd": odd})
-    settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"))
+    limits = LimitSettings(compute=ComputeLimits(timeout_ms=60_000))
+    settings = Settings(audit=AuditSettings(directory=tmp_path / "audit"), limits=limits)
     return lambda: Paddock(tmp_path, settings=settings)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr
+from tests.support.processes import PATIENCE_S
 
 from paddock import BlockingPaddock, Settings, Status, ToolError
 from paddock.engines.servers.calls import local
@@ -259,8 +260,13 @@ def test_a_program_that_ends_leaves_its_call(opened):
         begun.set()
         release.wait(600)
 
-    outcome = opened.execute("await servers.local.block()", timeout_ms=500)
-    assert (outcome.status, begun.is_set()) == (Status.TIMEOUT, True)
+    @opened.tool
+    def wait_for_block() -> bool:
+        return begun.wait(PATIENCE_S)
+
+    name, _ = failure(opened.execute("servers.local.block(); await servers.local.wait_for_block()"))
+    assert (name, begun.is_set()) == ("UnawaitedCall", True)
+    assert opened.execute("await servers.local.block()", timeout_ms=500).status is Status.TIMEOUT
     release.set()
 
 
@@ -268,6 +274,7 @@ def test_functions_that_block_for_ever_are_counted(opened, monkeypatch):
     monkeypatch.setattr(local, "MAX_RUNNING", 3)
     release = threading.Event()
     opened.tool(timeout_ms=50, tool_name="block")(lambda: release.wait(600))
+    opened.tool(tool_name="free")(lambda: True)
     assert [opened.call("local", "block").status for _ in range(3)] == [Status.TIMEOUT] * 3
     full = opened.call("local", "block")
     assert (full.status, full.error.message) == (
@@ -275,9 +282,9 @@ def test_functions_that_block_for_ever_are_counted(opened, monkeypatch):
         "3 functions of local still run; call block again when one has ended.",
     )
     release.set()
-    while opened.call("local", "block").status is Status.UNAVAILABLE:
+    while (again := opened.call("local", "free")).status is Status.UNAVAILABLE:
         pass
-    assert opened.call("local", "block").value is True
+    assert again.value is True
 
 
 def test_five_timeouts_do_not_close_the_server(opened):

@@ -143,7 +143,7 @@ def test_calls_run_side_by_side(opened):
 def test_a_function_may_use_the_paddock_that_it_is_a_tool_of(opened):
     @opened.tool
     def compute(text: str) -> str:
-        return opened.compute("emit(read_input().length)", text).check().value
+        return opened.compute("emit(read_input().length)", text, timeout_ms=60_000).check().value
 
     assert opened.execute("return await servers.local.compute({text: 'four'})").check().value == "4"
 

@@ -9,13 +9,16 @@ from tests.support.session import find_session
 import paddock
 from paddock import BlockingPaddock, CallRecord, ConsoleLine, Outcome, OutputQuery, Paddock, Settings, Status
 from paddock.model.errors import ConfigurationError, ScriptNotFound, ToolNotFound
+from paddock.policy.settings.profiles import ComputeLimits, LimitSettings
 from paddock.policy.settings.rules import PolicySettings, Rule
 from paddock.policy.settings.schema import AuditSettings
 
 
 @pytest.fixture
 def opened(tmp_path, settings):
-    with BlockingPaddock(tmp_path, settings=settings, actor="ada") as one:
+    limits = LimitSettings(compute=ComputeLimits(timeout_ms=60_000))
+    patient = settings.model_copy(update={"limits": limits})
+    with BlockingPaddock(tmp_path, settings=patient, actor="ada") as one:
         yield one
 
 

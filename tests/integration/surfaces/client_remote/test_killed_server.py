@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.support.http_api import TOKEN, ApiPlace
+from tests.support.http_api import TOKEN, ApiPlace, wait_until_free
 
 from paddock import BlockingPaddock, Paddock, PaddockError
 
@@ -36,6 +36,7 @@ def test_a_server_that_came_back_starts_nothing_twice(place: ApiPlace, tmp_path:
                 begun.append(data)
                 server.process.send_signal(signal.SIGKILL)
                 server.wait()
+                wait_until_free(port)
                 again = place.serve(address=f"127.0.0.1:{port}")
                 again.__enter__()
                 started.append(again)

@@ -48,7 +48,7 @@ async def converse(p: Paddock) -> list[Any]:
     seen.append(describe(await p.execute("throw new TypeError('no')")))
     seen.append(describe(await p.execute("while (true) {}", timeout_ms=200)))
     seen.append(describe(await p.execute("return servers.odd.echo({text: 'x'})", mode="dry_run")))
-    seen.append(describe(await p.compute("emit(read_input().toUpperCase())", "abc")))
+    seen.append(describe(await p.compute("emit(read_input().toUpperCase())", "abc", timeout_ms=60_000)))
     seen.append(describe(await p.call("odd", "echo", {"text": "hello"})))
     seen.append(describe(await p.call("odd", "no_such_tool")))
     output: list[tuple[str, bytes]] = []

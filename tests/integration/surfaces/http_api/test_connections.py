@@ -1,8 +1,10 @@
 """Slow, idle and too many clients: they are bounded, and others are served meanwhile."""
 
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
+import httpx2
 import pytest
 from tests.support.http_api import ApiClient, ApiPlace, ApiServer, make_head, read_pong, read_problem
 from tests.support.processes import PATIENCE_S, has_ended
@@ -30,13 +32,21 @@ def test_256_idle_connections_do_not_disturb(api: ApiClient, server: ApiServer) 
         assert all(map(read_pong, idle))
 
 
-def test_too_many_requests_are_refused_with_a_time_to_retry(api: ApiClient, server: ApiServer) -> None:
+@contextmanager
+def occupy(server: ApiServer, api: ApiClient) -> Iterator[httpx2.Response]:
+    """Send as many requests as the server answers at a time, without their ends; yield its refusal of one more."""
     with ExitStack() as stack:
-        for _ in range(MAX_REQUESTS):
-            plain = stack.enter_context(connect(server))
-            plain.sendall(make_head(server, "Content-Length: 5"))
+        slow = [stack.enter_context(connect(server)) for _ in range(MAX_REQUESTS)]
+        for each in slow:
+            each.sendall(make_head(server, "Content-Length: 1000000"))
         while (answer := api.get("/v1/server")).status_code == 200:
-            pass
+            for each in slow:  # a body that pauses for 10 seconds is cut off
+                each.sendall(b" ")
+        yield answer
+
+
+def test_too_many_requests_are_refused_with_a_time_to_retry(api: ApiClient, server: ApiServer) -> None:
+    with occupy(server, api) as answer:
         assert read_problem(answer) == (
             503,
             "server-busy",
@@ -50,12 +60,7 @@ def test_too_many_requests_are_refused_with_a_time_to_retry(api: ApiClient, serv
 
 def test_a_user_with_too_many_requests_does_not_shut_out_others(place: ApiPlace) -> None:
     token = place.make_token("bob")
-    with place.serve() as server, server.client() as api, server.client(token) as bob, ExitStack() as stack:
-        for _ in range(MAX_REQUESTS):
-            plain = stack.enter_context(connect(server))
-            plain.sendall(make_head(server, "Content-Length: 5"))
-        while api.get("/v1/server").status_code == 200:
-            pass
+    with place.serve() as server, server.client() as api, server.client(token) as bob, occupy(server, api):
         assert bob.run(language="javascript", code="return 1")["value"] == 1
 
 

@@ -88,7 +88,7 @@ def test_files_go_in_and_come_out(api: ApiClient) -> None:
 
 
 def test_a_computation(api: ApiClient) -> None:
-    outcome = api.run(kind="compute", code="emit(read_input().toUpperCase())", input="abc")
+    outcome = api.run(kind="compute", code="emit(read_input().toUpperCase())", input="abc", timeout_ms=60_000)
     assert (outcome["status"], outcome["value"]) == ("ok", "ABC")
 
 

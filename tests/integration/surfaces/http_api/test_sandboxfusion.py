@@ -40,8 +40,8 @@ def find_end(answer: Any) -> tuple[Any, ...]:
         ("print('a'); raise SystemExit(3)", {}, ("Failed", "Finished", 3, "a\n", "")),
         ("import os; os.kill(os.getpid(), 11)", {}, ("Failed", "Finished", -11, "", "")),
         (
-            "print('begun', flush=True)\nwhile True: pass",
-            {"run_timeout": 2},
+            "import time\nprint('begun', flush=True)\ntime.sleep(3600)",
+            {"run_timeout": 10},
             ("Failed", "TimeLimitExceeded", None, "begun\n", ""),
         ),
         ("print(1)", {"run_timeout": 0}, ("Failed", "TimeLimitExceeded", None, "", "")),
@@ -192,8 +192,8 @@ def test_files_go_in_and_out(grader: Grader) -> None:
 
 
 def test_files_are_fetched_at_a_time_limit(grader: Grader) -> None:
-    code = "open('a', 'w').write('kept')\nwhile True: pass"
-    answer = grader.run(code, run_timeout=3, fetch_files=["a"])
+    code = "import time\nopen('a', 'w').write('kept')\ntime.sleep(3600)"
+    answer = grader.run(code, run_timeout=10, fetch_files=["a"])
     assert (find_end(answer)[1], answer["files"]) == ("TimeLimitExceeded", {"a": encode("kept")})
 
 

@@ -78,9 +78,11 @@ def test_calls_wait_for_a_slot_of_the_server(place: ApiPlace, mode: str) -> None
         with api.events(
             language="python", code="print('begun', flush=True); import time; time.sleep(600)"
         ) as events:
+            _, started = next(events)
             while next(events)[0] != "output":
                 pass
             busy = asyncio.run(call(server))
+        api.wait_for_end(started["id"])  # until then it has the slot
         free = asyncio.run(call(server))
     assert (busy["status"], busy["error"]["name"], busy["error"]["message"]) == (
         "unavailable",

@@ -43,7 +43,10 @@ def run_command(place, *words, stdout=subprocess.PIPE) -> Iterator["subprocess.P
 
 
 def look_until(client, pattern, path="/"):
-    """Load a page until it has a text, and return what was found."""
+    """Load a page until it has a text, and return what was found.
+
+    A page leaves out processes that do not answer within two seconds.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while not (found := re.search(pattern, page := client.get(path).text)):
         assert time.monotonic() < deadline, page
@@ -63,14 +66,12 @@ def test_a_run_of_another_process_is_shown_and_ended(place):
         run = stack.enter_context(run_command(place, "exec", "python", *LONG, "-c", PROGRAM))
         id_ = look_until(client, r'name="run" value="(\w+)"')[1]
         look_until(client, r"<pre><bdi>&lt;b&gt;began&lt;/b&gt;\n</bdi></pre>")
-        page = client.get("/").text
-        assert re.search(r"<dt>Memory</dt><dd>\d+(\.\d)? MB</dd>", page)
+        page = look_until(client, r"<dt>Memory</dt><dd>\d+(\.\d)? MB</dd>").string
         assert re.search(r"<dt>CPU</dt><dd>\d+(\.\d)? m?s</dd>", page)
         assert re.search(
             rf'<h3><a href="/now/{id_}"><bdi>python program</bdi></a> <span class="status">running', page
         )
-        shown = client.get(f"/now/{id_}").text
-        assert "&lt;b&gt;began&lt;/b&gt;" in shown
+        look_until(client, "&lt;b&gt;began&lt;/b&gt;", f"/now/{id_}")
         answer = client.post("/now/stop", data={"run": id_, "csrf": find_token(page)})
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
         said, errors = run.communicate(timeout=PATIENCE_S)
@@ -134,8 +135,7 @@ def test_what_a_program_prints_stays_text(place, text):
         client = stack.enter_context(server.client(server.log_in()))
         words = "exec", "python", *LONG, "-c", program
         stack.enter_context(run_command(place, *words, stdout=subprocess.DEVNULL))
-        look_until(client, "THE END")
-        page = client.get("/").text
+        page = look_until(client, "THE END").string
         assert re.search(r"<script(?! src=\"/static/)|<img src=x|\x1b|\x07|\u202e|\u2066|>49<", page) is None
         assert len(page) < 100_000
         stream = stack.enter_context(client.stream("GET", "/now/events"))
@@ -166,15 +166,14 @@ def test_a_run_of_another_user_is_neither_shown_nor_ended(place):
             assert users[name].post("/login", data={"token": token}).status_code == 303
         owner = stack.enter_context(server.client(server.log_in(server.link)))
         id_ = look_until(users["ada"], r'name="run" value="(\w+)"')[1]
-        assert id_ in owner.get("/").text
+        look_until(owner, id_)
         page = users["bob"].get("/").text
         assert id_ not in page
         assert "mine" not in page
         assert users["bob"].get(f"/now/{id_}").status_code == 404
         token = find_token(page)
         assert users["bob"].post("/now/stop", data={"run": id_, "csrf": token}).status_code == 303
-        assert id_ in users["ada"].get("/").text
-        token = find_token(users["ada"].get("/").text)
+        token = find_token(look_until(users["ada"], id_).string)
         assert users["ada"].post("/now/stop", data={"run": id_, "csrf": token}).status_code == 303
         look_until(users["ada"], "Nothing runs now")
         assert id_ not in owner.get("/").text
@@ -188,4 +187,4 @@ def test_a_form_without_the_token_ends_nothing(place):
         id_ = look_until(client, r'name="run" value="(\w+)"')[1]
         assert client.post("/now/stop", data={"run": id_}).status_code == 403
         assert client.get("/now/stop", params={"run": id_}).status_code in {404, 405}
-        assert id_ in client.get("/").text
+        look_until(client, id_)

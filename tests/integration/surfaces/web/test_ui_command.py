@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from tests.support.command import run_paddock
+from tests.support.http_api import wait_until_free
 from tests.support.web import WebPlace
 
 
@@ -63,6 +64,7 @@ def test_a_login_holds_for_the_next_server_on_the_same_address(place):
     with place.serve_page() as server:
         cookie = server.log_in()
         server.stop()
+    wait_until_free(int(server.host.rpartition(":")[2]))
     with place.serve_page("--http", server.host) as again, again.client(cookie) as client:
         assert client.get("/").status_code == 200
 

@@ -94,7 +94,9 @@ def test_live_pages_run_nothing_that_arrives_later(page, seeds):
     for path in ("/", f"/now/{seeds.runs['live']}"):
         with page.expect_response("**/events"):
             page.goto(path)
-        page.wait_for_function("document.querySelector('.htmx-swapping, .htmx-settling, .tail') !== null")
+        page.wait_for_function(
+            "() => document.querySelector('.htmx-swapping, .htmx-settling, .tail') !== null"
+        )
         assert page.evaluate("document.querySelectorAll('main script, main style, main iframe').length") == 0
         look(page, path)
 

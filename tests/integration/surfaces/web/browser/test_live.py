@@ -86,9 +86,9 @@ HIDE = """(hidden) => {
 def test_a_hidden_tab_gives_back_its_connection(page, request):
     page.add_init_script(KEEP_SOURCES)
     page.goto("/")
-    page.wait_for_function("sources.length === 1 && sources[0].readyState === EventSource.OPEN")
+    page.wait_for_function("() => sources.length === 1 && sources[0].readyState === EventSource.OPEN")
     page.evaluate(HIDE, True)
-    page.wait_for_function("sources[0].readyState === EventSource.CLOSED")
+    page.wait_for_function("() => sources[0].readyState === EventSource.CLOSED")
     request.getfixturevalue("program")
     page.evaluate(HIDE, False)
     expect(page.get_by_role("list", name="Runs").get_by_role("listitem")).to_contain_text("the last line")

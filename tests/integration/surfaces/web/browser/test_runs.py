@@ -97,5 +97,5 @@ def test_the_id_and_the_command_of_a_run_are_copied(pages: BrowserPages) -> None
     assert page.evaluate("navigator.clipboard.readText()") == shown
     page.get_by_role("button", name="Copy", exact=True).last.click()
     page.wait_for_function(
-        "navigator.clipboard.readText().then((text) => text.startsWith('paddock exec rust'))"
+        "() => navigator.clipboard.readText().then((text) => text.startsWith('paddock exec rust'))"
     )
