@@ -19,6 +19,8 @@ from typing import Self
 
 from tests.support.processes import PATIENCE_S
 
+_GIVEN_PORTS: set[int] = set()
+"""Ports that this process has found."""
 _BEHIND: dict[int, int] = {}
 """Port of the server behind each pooler of all tests, by the port of the pooler."""
 MIN_MEMORY_BYTES = 2 * 1024**3
@@ -26,15 +28,20 @@ MIN_MEMORY_BYTES = 2 * 1024**3
 
 
 def find_free_port() -> int:
-    """Return a port of loopback that nobody uses. No connection of another test gets it meanwhile.
+    """Return a port of loopback that nobody uses, once. No connection and no server of another test gets it meanwhile.
 
-    It is below the ports that the kernel gives to outgoing connections (ip(7), ip_local_port_range).
+    It is below the ports that the kernel gives to outgoing connections (ip(7), ip_local_port_range), and in the share of
+    this worker of pytest-xdist: until its server listens, and while that is stopped, the port looks free to all of them.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = 12_768 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     while True:
-        port = 20_000 + secrets.randbelow(12_768)
+        port = 20_000 + worker * share + secrets.randbelow(share)
         with socket.socket() as listener, suppress(OSError):
             listener.bind(("127.0.0.1", port))
-            return port
+            if port not in _GIVEN_PORTS:
+                _GIVEN_PORTS.add(port)
+                return port
 
 
 def find_listen_url(url: str) -> str:

@@ -2,9 +2,8 @@
 
 import asyncio
 import secrets
-import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.command import PADDOCK
@@ -84,12 +83,9 @@ class ReplicaSet:
         return self._stack.enter_context(self.places[number].serve(*flags, address=address, command=command))
 
     def stop(self, number: int) -> None:
-        """Stop a replica in order, and wait until its port is free: a child that just ends may still hold it."""
+        """Stop a replica in order. Then its port is free: no process that it started has the socket that listens."""
         self.servers[number].stop()
         assert self.servers[number].wait() == 0
-        while True:
-            with suppress(OSError), socket.create_server(("127.0.0.1", self.ports[number])):
-                return
 
     def replace(self, number: int) -> None:
         """Stop a replica in order, and start it with its command once more."""
