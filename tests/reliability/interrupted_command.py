@@ -19,7 +19,7 @@ from paddock.record.ledger.verify import verify
 PADDOCK = Path(sys.executable).with_name("paddock")
 COMMANDS = {
     "run": ("run", "./program.js"),
-    "exec": ("exec", "perl", "--code", "fork() for 1 .. 2; print 'x'; sleep 3"),
+    "exec": ("exec", "perl", "--code", "fork() for 1 .. 2; print 'x'; sleep 3600"),
     "serve": ("serve", "mcp"),
     "tool": ("tool", "run", "wait"),
     "sequence": ("sequence", "run", "twice"),
@@ -48,12 +48,12 @@ def workspace(place: Path) -> Path:
     made = place / "workspace"
     entry = {"command": sys.executable, "args": ["-I", "-S", str(ODD)]}
     (made / ".mcp.json").write_text(json.dumps({"mcpServers": {"odd": entry}}))
-    program = "await servers.odd.call('echo', { text: 'a' }); await sleep(3000); return 1"
+    program = "await servers.odd.call('echo', { text: 'a' }); await sleep(3_600_000); return 1"
     (made / "program.js").write_text(program)
     (made / ".paddock/scripts").mkdir()
     (made / ".paddock/scripts/program.js").write_text(program)
     (made / ".paddock/tools/wait/tool.yaml").write_text(json.dumps(TOOL))
-    (made / ".paddock/tools/wait/wait.sh").write_text("sleep 3 & sleep 3; echo '{}'")
+    (made / ".paddock/tools/wait/wait.sh").write_text("sleep 3600 & sleep 3600; echo '{}'")
     (made / ".paddock/sequences/twice.toml").write_text(SEQUENCE)
     return made
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.command import PADDOCK
-from tests.support.http_api import ApiPlace, ApiServer, wait_until_free
+from tests.support.http_api import ApiPlace, ApiServer
 from tests.support.leases import await_leases
 from tests.support.postgres import HaProxy, find_free_port
 
@@ -83,10 +83,9 @@ class ReplicaSet:
         return self._stack.enter_context(self.places[number].serve(*flags, address=address, command=command))
 
     def stop(self, number: int) -> None:
-        """Stop a replica in order, and wait until its port is free."""
+        """Stop a replica in order. Then its port is free: no process that it started has the socket that listens."""
         self.servers[number].stop()
         assert self.servers[number].wait() == 0
-        wait_until_free(self.ports[number])
 
     def replace(self, number: int) -> None:
         """Stop a replica in order, and start it with its command once more."""

@@ -62,13 +62,14 @@ def test_a_server_starts_while_its_database_hangs_and_uses_it_afterwards(
 def test_threads_do_not_wait_for_a_database_that_hangs(
     tables_url: str, proxy: LateProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "STATEMENT_S", 0.2)
-    monkeypatch.setattr(blocking, "_MARGIN_S", 0.2)
     used = BlockingDatabase(find_url(tables_url, proxy))
     assert used.fetch("select 1") == [(1,)]
     proxy.swallowed = b"select 2"
-    with pytest.raises(StoreUnavailable) as refused:
-        used.fetch("select 2")
+    with monkeypatch.context() as patched:
+        patched.setattr(blocking, "STATEMENT_S", 0.2)
+        patched.setattr(blocking, "_MARGIN_S", 0.2)
+        with pytest.raises(StoreUnavailable) as refused:
+            used.fetch("select 2")
     assert str(refused.value) == (
         "The database of cluster.url cannot be used: no answer within 0.4 seconds. Check that it runs and can be reached."
     )

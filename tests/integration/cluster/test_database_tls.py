@@ -47,11 +47,16 @@ def refuse(url: str) -> str:
 
     async def fetch() -> None:
         async with Database(url, connect_s=1) as pool:
-            await pool.fetch("select 1")
+            while True:  # until an attempt to connect has ended, which may take longer than `connect_s`
+                try:
+                    await pool.fetch("select 1")
+                except StoreUnavailable as error:
+                    if "couldn't get a connection" not in str(error):
+                        raise
 
     async def listen() -> None:
         async with Listener(url) as listener:
-            await listener.fetch("select 1", timeout_s=1)
+            await listener.fetch("select 1")
 
     told: set[str] = set()
     for work in (lambda: asyncio.run(fetch()), lambda: asyncio.run(listen()), lambda: _fetch_blocking(url)):

@@ -48,7 +48,8 @@ def test_a_replica_that_serves_mcp_is_ready_as_one_that_serves_the_api(
             offset.write_text("61")
             status, text = await await_other("ok\n")
             assert status == 503
-            assert re.match(r"The clock of this machine is 6\d s ahead of that of the database", text)
+            # Of a late answer of the database, only what is certain counts.
+            assert re.match(r"The clock of this machine is [1-6]\d s ahead of that of the database", text)
             refused = await http.post(web.url, headers=AUTHORIZED, json={})
             assert (refused.status_code, refused.json()["detail"]) == (
                 503,

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from tests.support.cluster_record import fetch_lines, read_lines, ship_all, wait_for
 from tests.support.postgres import Postgres
+from tests.support.processes import PATIENCE_S
 
 from paddock.cluster.database import Database
 from paddock.cluster.migrate import migrate
 from paddock.cluster.ship import Shipper
 from paddock.cluster.signed_note import SigningKey
 from paddock.cluster.verify import verify_record
+from paddock.gate import cluster as gate_cluster
 from paddock.gate.cluster import open_cluster
 from paddock.gate.open_paddock import OpenPaddock, Parts, open_paddock
 from paddock.model.outcome import Status
@@ -103,7 +105,10 @@ def test_without_the_database_nothing_runs(tmp_path: Path, workspace: Path) -> N
         asyncio.run(run(server))
 
 
-def test_a_server_ships_signs_and_leaves_nothing_behind(url: str, tmp_path: Path, workspace: Path) -> None:
+def test_a_server_ships_signs_and_leaves_nothing_behind(
+    url: str, tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_cluster, "_LAST_FLUSH_S", PATIENCE_S)
     key = SigningKey.make(tmp_path / "key.pem", "paddock")
 
     async def run() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paddock.engines.servers.person import ServerForm, UnanswerableQuestion
+from paddock.gate import approvals as approvals_module
 from paddock.gate.approvals import MAX_WAITING_RUNS, Approvals, Asker, CallContext, ClientAsker
 from paddock.gate.work import KINDS
 from paddock.model.approval import Answer, Question, Verdict
@@ -403,7 +404,9 @@ def test_names_of_who_is_behind_a_call_come_plain_to_who_is_asked() -> None:
     assert ledger.told[0][3]["actor"] == question.actor
 
 
-def test_a_question_that_waits_is_reported_once_and_one_that_is_answered_at_once_is_not() -> None:
+def test_a_question_that_waits_is_reported_once_and_one_that_is_answered_at_once_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reported: list[tuple[Question, Path]] = []
     waits = asyncio.Event()
 
@@ -427,6 +430,7 @@ def test_a_question_that_waits_is_reported_once_and_one_that_is_answered_at_once
         "00",
         Path("/w"),
     )
+    monkeypatch.setattr(approvals_module, "WAITING_AFTER_S", 3600)  # "at once" on the slowest machine
     assert with_approvals(work, Person("once"))
     assert not with_approvals(work, None)
     assert reported == [(question, workspace)]

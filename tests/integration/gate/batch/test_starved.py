@@ -9,6 +9,8 @@ from paddock.model.process import ProcessUsage
 
 MESSAGE = "The program ran out of time while other processes used the processors"
 SLEEP = "print('so far', flush=True)\nimport time\ntime.sleep(600)"
+WRITES_AND_SLEEPS = "echo so far; sleep 600"
+"""A shell starts soon: the text must be there in time."""
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +39,10 @@ def test_a_judged_program_has_no_verdict(batch):
 def test_only_a_program_that_changed_nothing_may_run_again(tmp_path, options, status):
     granted = {"runtimes": {"access": "workspace-write", "network": "full"}}
     with BlockingPaddock(tmp_path, overrides=granted) as paddock:
-        outcome = paddock.exec("python", SLEEP, timeout_ms=1000, **options)
+        outcome = paddock.exec("shell", WRITES_AND_SLEEPS, timeout_ms=3000, **options)
     assert (outcome.status.value, outcome.error.message, outcome.text) == (status, MESSAGE, "so far\n")
     assert outcome.error.hint == (
-        "it had 1000 ms; runtimes.timeout_ms is the maximum; it waited 990 ms for a processor and had one for 0 ms; run it "
+        "it had 3000 ms; runtimes.timeout_ms is the maximum; it waited 990 ms for a processor and had one for 0 ms; run it "
         "again when the machine is less busy"
     )
 
