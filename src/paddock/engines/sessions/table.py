@@ -240,17 +240,21 @@ class SessionTable:
         return max(0.0, min(self._settings.idle_ms / 1000, left))
 
     def _expire(self, session: OpenSession) -> None:
-        if not session.idle:  # it is used just now, and expires afterwards
-            return
-        idle = time.monotonic() < session.ends_at
-        why = (
-            f"it was not used for {self._settings.idle_ms} ms (sessions.idle_ms)"
-            if idle
-            else f"it was open for {self._settings.max_ms} ms (sessions.max_ms)"
-        )
-        task = asyncio.ensure_future(self.end(session, why))
+        task = asyncio.ensure_future(self._end_unused(session, session.expiry))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+    async def _end_unused(self, session: OpenSession, expiry: asyncio.TimerHandle | None) -> None:
+        """End a session whose expiry has come, after what uses it now; but not if a program has renewed the expiry."""
+        async with session.lock:
+            if session.expiry is not expiry:
+                return
+            why = (
+                f"it was not used for {self._settings.idle_ms} ms (sessions.idle_ms)"
+                if time.monotonic() < session.ends_at
+                else f"it was open for {self._settings.max_ms} ms (sessions.max_ms)"
+            )
+            await self.end(session, why)
 
     async def _free_memory(self) -> None:
         """Close idle sessions while all together have too much memory, first of the actor who has most."""

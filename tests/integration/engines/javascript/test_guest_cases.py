@@ -145,14 +145,14 @@ def test_x16_a_promise_that_never_settles_is_reported_at_once(guest):
 
 def test_x17_after_a_timeout_nothing_goes_on(guest):
     source = (
-        "setTimeout(() => { console.log('late'); servers.odd.call('pid') }, 400);"
+        "setTimeout(() => { console.log('late'); servers.odd.call('pid') }, 2000);"
         "console.log('early'); await sleep(0); await new Promise(() => {})"
     )
-    request = guest.request(source, timeout_ms=200)
+    request = guest.request(source, timeout_ms=1000)
     heard = []
     outcome = guest.execute(request, on_console=heard.append)
     assert (outcome.status, lines(outcome), outcome.calls) == ("timeout", [("log", "early")], ())
-    assert guest.value("await sleep(400); return 1") == 1
+    assert guest.value("await sleep(1500); return 1") == 1
     assert [line.text for line in heard] == ["early"]
 
 
@@ -198,7 +198,8 @@ def test_x22_sleep_waits(guest):
 
 def test_m16_sleep_is_capped(guest):
     assert (
-        guest.value("const t=Date.now(); await sleep(60000); return Date.now()-t < 5000", sleep_ms=20) is True
+        guest.value("const t=Date.now(); await sleep(60000); return Date.now()-t < 50000", sleep_ms=20)
+        is True
     )
 
 

@@ -136,12 +136,12 @@ def test_p24_a_failure_without_a_word(workshop: Any):
 
 
 def test_p25_a_timeout_keeps_what_was_printed(workshop: Any):
-    tool = workshop.make("echo part; echo err >&2; sleep 60", name="x.sh", timeout=300)
+    tool = workshop.make("echo part; echo err >&2; sleep 60", name="x.sh", timeout=3000)
     started = time.monotonic()
     outcome = workshop.outcome(tool)
     assert time.monotonic() - started < 30
     assert outcome.status is Status.TIMEOUT
-    assert facts(outcome.tool) == (False, None, -1, "Script timed out after 300ms")
+    assert facts(outcome.tool) == (False, None, -1, "Script timed out after 3000ms")
     assert (outcome.tool.stdout, outcome.tool.stderr) == ("part\n", "err\n")
 
 

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.support.processes import PATIENCE_S
 
-from paddock.engines.servers.calls import connection
+from paddock.engines.servers.calls import connection, http
 from paddock.engines.servers.calls.lifecycle import Breaker
 from paddock.engines.servers.config import HttpServer
 from paddock.model.errors import InvalidArguments, ServerRejected, ServerUnauthorized, ServerUnavailable
@@ -110,7 +111,9 @@ def running():
             thread.join()
 
 
-def test_calls_share_one_session_that_is_ended_politely(hub, upstream):
+def test_calls_share_one_session_that_is_ended_politely(hub, upstream, monkeypatch):
+    monkeypatch.setattr(http, "_FAREWELL_S", PATIENCE_S)  # a busy machine takes the farewell late
+
     async def main():
         server = HttpServer("web", upstream.url, {"Authorization": "Bearer tok"})
         async with hub(server) as h:

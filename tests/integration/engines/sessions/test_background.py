@@ -85,9 +85,10 @@ def find_spinning(ticks: int) -> list[str]:
 def test_it_is_paused_once_it_has_used_its_processor_time(workspace: Path) -> None:
     program = "import os\nif os.fork() == 0:\n  while True: pass"
     with BlockingPaddock(workspace, overrides=GRANTED) as p:
-        opened = p.exec("python", program, session="new", background=True, cpu_ms=300)
+        opened = p.exec("python", "1", session="new", background=True, cpu_ms=300)
         assert opened.session is not None
         with p.session(id=opened.session.id) as s:
+            s.run(program, cpu_ms=60_000)  # the child takes time already before this execution has ended
             until = time.monotonic() + PATIENCE_S
             while "t" not in find_spinning(25):
                 assert time.monotonic() < until

@@ -390,18 +390,14 @@ def test_a_killed_worker_is_a_lost_session(workspace: Path, when: str) -> None:
         async with Paddock(workspace, overrides=PATIENT) as p:
             opened = await p.execute("let x = 1", session="new")
             assert opened.session is not None
-            worker = (await held(p, opened.session.id)).worker.worker
-            running = asyncio.create_task(p.execute("await sleep(100000)", session=opened.session.id))
-            if when == "between":
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
-            else:
-                while state_of(worker.pid) == "T":  # noqa: ASYNC110 - as above
-                    await asyncio.sleep(0)
+            handle = opened.session.id
+            worker = (await held(p, handle)).worker.worker
+            code = "console.log(1); await sleep(100000)"
+            running = await start(p, code, handle) if when == "during" else None
             os.kill(worker.pid, signal.SIGKILL)
             await worker.death
-            first = await (p.execute("x", session=opened.session.id) if when == "between" else running)
-            return first, await p.execute("x", session=opened.session.id)
+            first = await (running or p.execute("x", session=handle))
+            return first, await p.execute("x", session=handle)
 
     first, second = asyncio.run(main())
     assert (first.status, second.status) == (Status.LOST, Status.LOST)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock import BlockingPaddock, InterpreterSession, Outcome, OutcomeError, Paddock, Status
+from paddock.engines.sessions import interpreter
+from paddock.engines.sessions.table import OpenSession, SessionTable
 
 PATIENT = {"runtimes": {"timeout_ms": 120_000}}
 SHORT_MS = 400
@@ -138,7 +140,10 @@ def test_sessions_can_be_forbidden(workspace: Path) -> None:
     )
 
 
-def test_what_catches_the_interrupt_is_killed_and_its_session_lost(workspace: Path) -> None:
+def test_what_catches_the_interrupt_is_killed_and_its_session_lost(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter, "GRACE_MS", 500)
     program = "import time\nwhile True:\n  try: time.sleep(1000)\n  except BaseException: pass"
     with BlockingPaddock(workspace, overrides=PATIENT) as p, p.session("python") as s:
         outcome = s.run(program, timeout_ms=SHORT_MS)
@@ -386,7 +391,22 @@ def test_memory_of_all_is_bounded(workspace: Path) -> None:
     assert "all sessions together had too much memory" in lost.error.message
 
 
-def test_a_session_that_is_not_used_expires(workspace: Path) -> None:
+@pytest.mark.parametrize("in_use", [False, True])
+def test_a_session_that_is_not_used_expires(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, in_use: bool
+) -> None:
+    schedule = SessionTable._schedule_expiry
+
+    def expire_in_use(table: SessionTable, session: OpenSession) -> None:
+        """Let the time pass before the program has left its session."""
+        schedule(table, session)
+        assert session.expiry is not None
+        while asyncio.get_running_loop().time() < session.expiry.when():
+            pass
+
+    if in_use:
+        monkeypatch.setattr(SessionTable, "_schedule_expiry", expire_in_use)
+
     async def scenario() -> Outcome:
         async with Paddock(workspace, overrides={**PATIENT, "sessions": {"idle_ms": 1}}) as p:
             outcome = await p.exec("shell", "sleep 0.1; echo on", session="new")

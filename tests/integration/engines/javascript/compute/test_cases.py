@@ -232,7 +232,11 @@ def test_g27_nothing_is_left_for_the_next_one(answer):
 
 def test_runs_at_the_same_time_keep_apart(guest):
     async def all_of_them():
-        bodies = [{"source": "emit(read_input())", "input": f"input {number}"} for number in range(20)]
+        limits = {"wall_ms": 60_000}
+        bodies = [
+            {"source": "emit(read_input())", "input": f"input {number}", "limits": limits}
+            for number in range(20)
+        ]
         return await asyncio.gather(
             *(compute(guest.session, body, workspace=guest.workspace) for body in bodies)
         )
