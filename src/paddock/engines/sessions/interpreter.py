@@ -3,7 +3,7 @@
     start      launch the driver (`drivers/`), wait for its first frame, end the turn
     execute    begin a turn -> send the text -> frames: values shown, then the end -> end the turn -> read the rest of
                the output
-    a limit    SIGINT; the text has half a second to end; then every process is killed, and the interpreter is lost
+    a limit    SIGINT; the text has two seconds to end; then every process is killed, and the interpreter is lost
 
 With `background` a turn without a text follows each execution, until the next one or the first limit.
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from paddock.engines.changes.opening import OverlayRun
     from paddock.record.output.work_files import LeftFile
 
-GRACE_MS = 500
+GRACE_MS = 2_000
 """Time in which a text must end after it was interrupted, in milliseconds."""
 _START_MS = 30_000
 _LATE_MS = 250
