@@ -373,7 +373,7 @@ def test_a_bucket_that_hangs_is_left_alone_for_a_while(
     monkeypatch.setattr(artifacts_module, "_PAUSE_S", 3600)
     with LateProxy(s3.port) as late:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{late.port}")
-        monkeypatch.setenv("AWS_TIMEOUT", "1 s")
+        monkeypatch.setenv("AWS_TIMEOUT", "5 s")  # in which a busy machine stores
         settings = ArtifactSettings(url=f"{s3_environment}/{secrets.token_hex(4)}")
         artifacts = Artifacts(settings, Scanner(RedactionSettings()))
 

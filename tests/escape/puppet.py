@@ -86,7 +86,7 @@ async def play(script, host=None, work=PROGRAM, sink=None, **limits):
     worker.ready.set_result(None)
     job = GuestTask(
         work,
-        GuestLimits(**{"timeout_ms": 5_000, "frame_bytes": FRAME_BYTES, **limits}),
+        GuestLimits(**{"timeout_ms": 60_000, "frame_bytes": FRAME_BYTES, **limits}),
         Grants(),
         Path("/"),
         sink=sink,

@@ -1,7 +1,9 @@
 """A broken engine: native code in a locked worker, and what the worker looks like from outside."""
 
 import json
+import os
 import platform
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -102,10 +104,12 @@ def test_the_worker_from_outside(guest, jit):
     seen = []
 
     def look(line):
-        seen.append(facts_of(guest.running_worker()))
+        worker = guest.running_worker()
+        seen.append(facts_of(worker))
+        os.kill(worker, signal.SIGKILL)
 
-    request = guest.request("console.log('now'); await sleep(50)", jit=jit)
-    assert guest.execute(request, on_console=look).ok
+    request = guest.request("console.log('now'); await sleep(60_000)", jit=jit)
+    assert guest.execute(request, on_console=look).status == "lost"
     assert seen == [
         {
             "Uid": ("65534",) * 4,

@@ -32,7 +32,7 @@ def test_a_worker_that_reads_no_answer_gets_no_further_ones(monkeypatch):
 
     host = Generous()
     calls = b"".join(message("call", number, "s", "t", {}, False) for number in range(1, 101))
-    result, _ = asyncio.run(play(saying(calls), host, timeout_ms=500, parallel_calls=4))
+    result, _ = asyncio.run(play(saying(calls), host, timeout_ms=3_000, parallel_calls=4))
     assert (result.status, len(host.calls)) == ("timeout", 4)
 
 
@@ -105,9 +105,9 @@ def test_calls_beyond_the_limit_of_parallel_ones_have_their_turn_in_order():
 
 def test_a_program_whose_time_is_up_is_told_all_that_it_waited_for():
     calls = [message("call", number, "s", "hang", {}, False) for number in range(1, 4)]
-    result, _ = asyncio.run(play(saying(*calls), timeout_ms=200, parallel_calls=1))
+    result, _ = asyncio.run(play(saying(*calls), timeout_ms=2_000, parallel_calls=1))
     assert result.error is not None
-    hint = "it was waiting for s.hang, s.hang, s.hang; the limit is 200 ms"
+    hint = "it was waiting for s.hang, s.hang, s.hang; the limit is 2000 ms"
     assert (result.status, result.in_flight, result.error.hint) == ("timeout", 3, hint)
 
 

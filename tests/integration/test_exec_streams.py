@@ -140,6 +140,6 @@ def test_an_answer_has_one_stream_where_that_is_asked_for(workspace):
 
 def test_what_paddock_says_after_an_unended_line_begins_a_new_one(workspace):
     code = "printf unended; while :; do :; done"
-    words = ("exec", "shell", "-c", code, "--timeout-ms", "300")
+    words = ("exec", "shell", "-c", code, "--cpu-time", "300ms")  # it prints before it has used them
     done = run_paddock(workspace, *words, stderr=subprocess.STDOUT)
-    assert done.stdout.splitlines()[:2] == ["unended", "The program ran out of time"]
+    assert done.stdout.splitlines()[:2] == ["unended", "The program used more CPU time than it may"]

@@ -21,13 +21,13 @@ class Kind(NamedTuple):
 KINDS = {
     "guest": Kind(
         lambda p, began: p.execute(
-            "console.log(1); for (;;);", timeout_ms=1000, on_console=lambda _: began()
+            "console.log(1); for (;;);", timeout_ms=5000, on_console=lambda _: began()
         ),
         lambda p: p.execute("console.log(1)"),
     ),
     "runtime": Kind(
         lambda p, began: p.exec(
-            "shell", "echo 1; while :; do :; done", timeout_ms=1000, on_output=lambda *_: began()
+            "shell", "echo 1; while :; do :; done", timeout_ms=5000, on_output=lambda *_: began()
         ),
         lambda p: p.exec("shell", "echo 1"),
     ),

@@ -174,7 +174,7 @@ def test_each_request_on_a_kept_connection_is_decided(world):
         assert "/v2/a" not in [each["path"] for each in world.seen]
         where = f"GET {HOST}:{world.port}/v2/a"
         assert f"Paddock: {where} is not allowed by any of the user network rules; {ADD_PATH}" in out
-        found = [(each.verdict, each.rule) for each in proxy.connections]
+        found = [(each.verdict, each.rule) for each in proxy.wait_for(2)]
         # The connection that was refused a request is ended; a request of another path needs another one.
         assert min(found) == ("allowed", "user network rule 1")
         assert ("refused", "user network rules") in found

@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from paddock.confinement.network.connector import BudgetSpentError, Connector, Pace, ProxyTerms
 from paddock.confinement.network.http_proxy import HttpProxy, serve_opened_tls
@@ -53,12 +54,11 @@ class _Proxy:
 
     async def accept_connections(self) -> None:
         """Accept connections, each when a slot is free; until then they wait in the queue of the kernel."""
-        loop = asyncio.get_running_loop()
         while True:
             await self._slots.acquire()
             await self._pace.wait()
             try:
-                client, _ = await loop.sock_accept(self._listener)
+                client = await self._accept()
             except OSError as error:
                 self._slots.release()
                 if error.errno in _EXHAUSTED:
@@ -71,9 +71,24 @@ class _Proxy:
                 raise
             task = asyncio.create_task(self._serve(client))
             self._served.add(task)
-            task.add_done_callback(self._end_served)
+            task.add_done_callback(partial(self._end_served, client))
 
-    def _end_served(self, task: asyncio.Task[None]) -> None:
+    async def _accept(self) -> socket.socket:
+        """Return the next connection. Nothing is awaited after accept(2): a cancellation loses no connection."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return self._listener.accept()[0]
+            except BlockingIOError:
+                ready = asyncio.Event()
+                loop.add_reader(self._listener, ready.set)
+                try:
+                    await ready.wait()
+                finally:
+                    loop.remove_reader(self._listener)
+
+    def _end_served(self, client: socket.socket, task: asyncio.Task[None]) -> None:
+        client.close()  # a task that is cancelled before it begins does not close it
         self._served.discard(task)
         self._slots.release()
 

@@ -64,7 +64,8 @@ def test_curl_reads_why_it_is_refused():
             'add a [[network.rule]] with host = "other.example", effect = "allow" and ports = [80] to the user\'s paddock.toml'
         )
         assert found == (0, f"Paddock: {reason}\n".encode(), "")
-        assert proxy.connections[0].model_dump(exclude={"wall_ms"}) == {
+        (connection,) = proxy.wait_for()
+        assert connection.model_dump(exclude={"wall_ms"}) == {
             "host": "other.example",
             "port": 80,
             "address": "",

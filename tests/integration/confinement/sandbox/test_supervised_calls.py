@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.confinement.sandbox.conftest import PATIENCE_S, patiently, wardens
-from tests.support.processes import has_ended
+from tests.support.processes import all_end, watched
 
 from paddock.confinement.sandbox.child import process_tree
 from paddock.confinement.sandbox.child.lockdown import JOB_UID
@@ -461,13 +461,12 @@ def test_the_broker_ends_with_its_job_and_with_its_supervisor(open_path: Path) -
     async def scenario(*, kill: bool) -> None:
         grants = give(open_path / f"workspace-{kill}", 0)
         async with running(program, grants) as (sandbox, _, _):
-            (broker,) = brokers(sandbox)
+            handles = watched(brokers(sandbox))
             if kill:
                 for pid in wardens(sandbox):
                     os.kill(pid, signal.SIGKILL)
-        async with asyncio.timeout(PATIENCE_S):
-            while not has_ended(broker):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        assert len(handles) == 1
+        assert all_end(handles)
 
     patiently(scenario(kill=False))
     patiently(scenario(kill=True))

@@ -185,7 +185,7 @@ def test_a_request_goes_to_the_next_address_when_one_does_not_answer(machine: li
         waiting.connect(silent.getsockname())  # the only place in its queue
         machine += map(ip_address, ("127.0.0.3", "127.0.0.2", "127.0.0.1"))
         request = httpx2.Request("POST", f"http://h.example:{server.port}/x", content=b"body")
-        answer = asyncio.run(send_checked(request, check, timeout_s=1.5, max_bytes=100))
+        answer = asyncio.run(send_checked(request, check, timeout_s=6, max_bytes=100))
     assert (answer.status_code, answer.content) == (200, b"ok")
     head = server.received[0]
     assert head.startswith(b"POST /x HTTP/1.1\r\n")

@@ -1,8 +1,8 @@
 import os
-import select
 import subprocess
 
 import pytest
+from tests.support.processes import has_ended
 
 from paddock.engines.servers.calls import process
 from paddock.engines.servers.config import StdioServer
@@ -56,7 +56,7 @@ def test_a_zombie_is_not_a_running_member_of_its_group():
         assert process.is_any_running(child.pid)
         child.kill()
         watched = os.pidfd_open(child.pid)
-        assert select.select([watched], [], [], 5)[0]
+        assert has_ended(watched)
         os.close(watched)
         os.killpg(child.pid, 0)  # the kernel still counts it
         assert not process.is_any_running(child.pid)

@@ -15,7 +15,7 @@ from paddock.confinement.sandbox.child.messages import (
 )
 from paddock.confinement.sandbox.child.namespaces import MountRootCache
 from paddock.confinement.sandbox.child.shim import Shim, is_idle, live_in_jail, rehearse_start
-from paddock.confinement.sandbox.child.supervisor import REPORT_WITHIN_S, Supervisor
+from paddock.confinement.sandbox.child.supervisor import PATIENCE_S, Supervisor
 
 FILTER_NAMES = (
     "job",
@@ -82,7 +82,7 @@ def serve_jobs(server: socket.socket, folder: str, fork_server: socket.socket) -
         for path in job.rubbish:
             _hand_over(path, fork_server)
         shim = None
-    process_tree.kill_descendants(seconds=REPORT_WITHIN_S)  # keepers, and a shim that waits for a job
+    process_tree.kill_descendants(seconds=PATIENCE_S)  # keepers, and a shim that waits for a job
     server.close()
     os.rmdir(folder)
 

@@ -65,7 +65,8 @@ _MAX_CHECK_S = 1.0
 """Maximum time between two checks of a frozen job that may do something, in seconds."""
 _FROZEN_CPU_MS = 50
 """Maximum CPU time of a frozen job that may be continued, in milliseconds."""
-_PATIENCE_S = 30.0
+PATIENCE_S = 30.0
+"""Maximum wait for the end of killed processes for which no report waits, in seconds."""
 _EXTRA_CPU_MS = 2000
 """CPU time of a job after its turn exceeded the limit, in milliseconds, in which the parent interrupts it."""
 
@@ -198,7 +199,7 @@ class Supervisor:
         for first in self._ending:
             process_tree.wait_for_end(first)
         _, left = process_tree.kill_descendants(
-            seconds=_PATIENCE_S, reaped=self._record_reaped, spare=self._roots.keepers
+            seconds=PATIENCE_S, reaped=self._record_reaped, spare=self._roots.keepers
         )
         if self._shim is not None:
             self._shim.close()
