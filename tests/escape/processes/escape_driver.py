@@ -209,7 +209,7 @@ async def attack_all(
                     abstract.listen()
                     facts["tcp"] = tcp.getsockname()[1]
                     program = f"FACTS = {facts!r}\n{source.replace('from __future__', '#')}"
-                    limits = ProcessLimits(timeout_ms=60_000, memory_bytes=128 * MIB, scratch_bytes=64 * MIB)
+                    limits = ProcessLimits(timeout_ms=20_000, memory_bytes=128 * MIB, scratch_bytes=64 * MIB)
                     result = await sandbox.run(
                         ["/usr/bin/python3", "-I", "-S", "-c", program], grants, limits
                     )
