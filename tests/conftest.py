@@ -69,6 +69,7 @@ outcome_mapping.count_processors = worker_client.count_processors = lambda: 0.0
 
 # On a busy machine the kernel ends killed processes late. Here a supervisor reports none of them as a survivor that ends
 # within `PATIENCE_S`.
+assert interpreter.CHILD_PROGRAM.endswith("main()")
 interpreter.CHILD_PROGRAM = interpreter.CHILD_PROGRAM.replace(
     "main()",
     "setattr(sys.modules.get('paddock.confinement.sandbox.child.supervisor', sys), 'REPORT_WITHIN_S', "

@@ -191,6 +191,11 @@ def test_300_executions_with_aborts_leave_nothing_behind(guest):
             {"timeout_ms": 300, "output_bytes": 100},
             lambda o, n: o.status == "timeout",
         ),
+        (
+            "for (let i = 0; i < 1000; i++) console.log('{n}')",
+            {"output_bytes": 100},
+            lambda o, n: o.console_truncated,
+        ),
         ("return ({n}", {}, lambda o, n: o.error.name == "SyntaxError"),
         ("await sleep(1); return input", {"given": [1]}, lambda o, n: o.value == [1]),
     ]

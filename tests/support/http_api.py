@@ -205,7 +205,7 @@ def read_pong(plain: socket.socket) -> bool:
 
 
 def wait_until_free(port: int) -> None:
-    """Wait until a server can listen on a port of loopback: a child of the last one that just ends may still hold it."""
+    """Wait until a server can listen on a port of loopback again: a connection of another test may have got it."""
     while True:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return

@@ -34,7 +34,7 @@ MIN_MEMORY_BYTES = 2 * 1024**3
 
 
 def find_free_port() -> int:
-    """Return a port of loopback that nobody uses, and that no test gets while this process runs.
+    """Return an unused port of loopback, which no other caller gets while this process runs.
 
     It is below the ports that the kernel gives to outgoing connections (ip(7), ip_local_port_range).
     """

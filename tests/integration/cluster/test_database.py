@@ -21,6 +21,18 @@ EXPAND = [each.name for each in list_migrations() if not each.is_contract]
 CONTRACTS = [each.name for each in list_migrations() if each.is_contract]
 
 
+async def fetch_until_refused(database: Database) -> None:
+    """Ask until an attempt to connect has ended, which may take longer than `connect_s`. Raises StoreUnavailable."""
+    while True:
+        try:
+            await database.fetch("select 1")
+        except StoreUnavailable as error:
+            if "couldn't get a connection" not in str(error):
+                raise
+        else:
+            return
+
+
 def run_paddock(*arguments: str, url: str | None) -> subprocess.CompletedProcess[str]:
     given = {} if url is None else {"PADDOCK_CLUSTER_URL": url}
     return subprocess.run(
@@ -142,12 +154,7 @@ def test_a_refused_connection_says_why(postgres: Postgres, name: str) -> None:
 
     async def run() -> None:
         async with Database(f"postgresql://{user}@{server}/{database}", connect_s=1) as refused:
-            while True:  # until an attempt to connect has ended, which may take longer than `connect_s`
-                try:
-                    await refused.fetch("select 1")
-                except StoreUnavailable as error:
-                    if "couldn't get a connection" not in str(error):
-                        raise
+            await fetch_until_refused(refused)
 
     with pytest.raises(StoreUnavailable) as caught:
         asyncio.run(run())

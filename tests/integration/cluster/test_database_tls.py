@@ -17,6 +17,8 @@ from paddock.cluster.database import Database
 from paddock.cluster.listener import Listener
 from paddock.model.errors import StoreUnavailable
 
+from .test_database import fetch_until_refused
+
 NAME = "db.example"
 """The name in the certificate. Nothing resolves it: libpq connects to `hostaddr`, and verifies the name."""
 ACCESS = '[runtimes]\naccess = "workspace-write"\n'
@@ -47,12 +49,7 @@ def refuse(url: str) -> str:
 
     async def fetch() -> None:
         async with Database(url, connect_s=1) as pool:
-            while True:  # until an attempt to connect has ended, which may take longer than `connect_s`
-                try:
-                    await pool.fetch("select 1")
-                except StoreUnavailable as error:
-                    if "couldn't get a connection" not in str(error):
-                        raise
+            await fetch_until_refused(pool)
 
     async def listen() -> None:
         async with Listener(url) as listener:

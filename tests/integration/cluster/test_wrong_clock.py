@@ -40,7 +40,7 @@ def test_a_replica_whose_clock_is_wrong_serves_nothing(url: str, tmp_path: Path)
             pass
         # Of a late answer of the database, only what is certain counts.
         assert re.fullmatch(
-            r"The clock of this machine is [1-6]\d s ahead of that of the database of cluster.url; at most 10 s are allowed. "
+            r"The clock of this machine is [56]\d s ahead of that of the database of cluster.url; at most 10 s are allowed. "
             r"Set it, for example by NTP. Send requests to another server until then.",
             read_problem(ready)[2],
         )
@@ -55,7 +55,7 @@ def test_a_replica_whose_clock_is_wrong_serves_nothing(url: str, tmp_path: Path)
         )
         assert far.problem("GET", path) == wrong
         assert near.get("/v1/sessions").json() == {"sessions": [], "partial": ["r1"]}
-        assert 10 < read_skew(far.get("/metrics").text) <= 61
+        assert 50 <= read_skew(far.get("/metrics").text) < 62
         assert abs(read_skew(near.get("/metrics").text)) < 1
         offset.write_text("0")
         while far.get("/readyz").status_code != 200:

@@ -88,7 +88,7 @@ class _Proxy:
                     loop.remove_reader(self._listener)
 
     def _end_served(self, client: socket.socket, task: asyncio.Task[None]) -> None:
-        client.close()  # a task that is cancelled before it begins does not close it
+        client.close()  # here, because a task that is cancelled before it begins could not
         self._served.discard(task)
         self._slots.release()
 
@@ -107,12 +107,9 @@ class _Proxy:
 
         client = ByteStream(connected, count, count)
         # What a peer does to its connection ends that connection, and concerns nothing else.
-        try:
-            with contextlib.suppress(OSError, EOFError, BudgetSpentError):
-                async with timer.timeout:
-                    await self._serve_client(client, timer)
-        finally:
-            client.close()
+        with contextlib.suppress(OSError, EOFError, BudgetSpentError):
+            async with timer.timeout:
+                await self._serve_client(client, timer)
 
     async def _serve_client(self, client: ByteStream, timer: IdleTimer) -> None:
         first = await client.read(1)

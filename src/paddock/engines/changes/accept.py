@@ -228,9 +228,9 @@ class Acceptor:
         if compared.conflicts and merges is not None:
             compared, merged = merge_conflicts(root, compared, task.changes, task.contents, merges)
         if compared.conflicts:
-            can_merge = merges is None and task.action == "accept"
-            can_merge = can_merge and bool(find_texts(root, compared, task.changes, task.contents))
-            return AcceptReport(conflicts=compared.conflicts, can_merge=can_merge)
+            may_ask = merges is None and task.action == "accept"
+            texts = find_texts(root, compared, task.changes, task.contents) if may_ask else []
+            return AcceptReport(conflicts=compared.conflicts, can_merge=bool(texts))
         pending = compared.pending
         if not pending:
             if compared.unchanged and task.action == "undo":

@@ -32,7 +32,7 @@ POLL_INTERVAL_S = 2.0
 _SCRIPT_TEMPLATE = UriTemplate.parse("paddock://scripts/{name}")
 _TYPES_TEMPLATE = UriTemplate.parse("paddock://tools/{server}/{tool}")
 
-Versions = dict[str, tuple[str, int, int]]
+ScriptVersions = dict[str, tuple[str, int, int]]
 """For each script by name: path, time of the last change in ns, size in bytes."""
 
 
@@ -90,7 +90,7 @@ class SavedScripts:
             for name in self.list_files()
         ]
 
-    async def watch_changes(self, known: Versions) -> AsyncGenerator[tuple[set[str], bool]]:
+    async def watch_changes(self, known: ScriptVersions) -> AsyncGenerator[tuple[set[str], bool]]:
         """Yield the addresses of scripts that changed since `known`, and whether a script was added or removed."""
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -102,12 +102,12 @@ class SavedScripts:
                     before.keys() != known.keys(),
                 )
 
-    async def read_versions(self) -> Versions:
+    async def read_versions(self) -> ScriptVersions:
         """Return for each script which file it is and when it changed."""
         return await asyncio.to_thread(self._read_versions)
 
-    def _read_versions(self) -> Versions:
-        found: Versions = {}
+    def _read_versions(self) -> ScriptVersions:
+        found: ScriptVersions = {}
         for name, path in self.list_files().items():
             with suppress(OSError):
                 seen = path.stat()

@@ -26,7 +26,7 @@ from paddock.surfaces.mcp_server.prompts import Prompts
 from paddock.surfaces.mcp_server.prompts_resources import PromptsAndResources
 from paddock.surfaces.mcp_server.protocol import build_protocol_server
 from paddock.surfaces.mcp_server.requests import InFlightRequests
-from paddock.surfaces.mcp_server.resources import Resources, Versions
+from paddock.surfaces.mcp_server.resources import Resources, ScriptVersions
 from paddock.surfaces.mcp_server.stdio import serve_client, standard_streams
 from paddock.surfaces.mcp_server.tasks import Tasks
 from paddock.surfaces.mcp_server.toolbox import Toolbox
@@ -205,7 +205,7 @@ class Service:
             await self._repositories.close()
             await cancel_all(watching)
 
-    async def _watch_scripts(self, known: Versions) -> None:
+    async def _watch_scripts(self, known: ScriptVersions) -> None:
         async for changed, others in self._saved.watch_changes(known):
             for uri in changed:
                 await self._announcer.announce_resource_update(uri)

@@ -1,3 +1,5 @@
+"""What all tests of sessions share."""
+
 import pytest
 
 from paddock.engines.sessions import interpreter

@@ -57,7 +57,7 @@ def test_a_session_that_is_not_used_expires(
             outcome = await p.exec("shell", "sleep 0.1; echo on", session="new")
             assert (outcome.status, outcome.text) == (Status.OK, "on\n")
             assert outcome.session is not None
-            while await p.sessions():  # noqa: ASYNC110 - nobody announces it
+            while await p.sessions():  # noqa: ASYNC110 - its end is not announced
                 await asyncio.sleep(0.005)
             return await p.exec("shell", "true", session=outcome.session.id)
 
